@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 
-use crate::codec::large_message::{make_room, work_on};
+use crate::codec::large_message::{make_room, share_thread, work_on};
 use crate::mcp::Era;
 
 use super::{Failure, InternalFault, ReplyWatch, ResultBody, ServerFault, ServerName};
@@ -138,6 +138,7 @@ impl Passing {
             }
             make_room(&mut whole, piece.len());
             whole.extend_from_slice(&piece);
+            share_thread(piece.len()).await;
         }
         let whole = whole.freeze();
         let whole = match &mut self.meter {

@@ -103,8 +103,8 @@ fn reduce_bound(key: String, value: &mut usize, to: usize) -> Option<ReducedBoun
 
 /// A request body is received, and written for the server.
 const BODY_COPIES: usize = 2;
-/// A response is received, rewritten, and written for the client.
-const RESPONSE_COPIES: usize = 3;
+/// A response is received, decoded, rewritten, and written for the client.
+const RESPONSE_COPIES: usize = 4;
 
 #[cfg(test)]
 mod tests {

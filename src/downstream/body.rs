@@ -1,5 +1,6 @@
 //! Response bodies: a few pieces that are ready, or a stream.
 
+use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -52,7 +53,19 @@ fn take_frame(piece: &mut Bytes) -> Bytes {
     if piece.len() <= MAX_FRAME { std::mem::take(piece) } else { piece.split_to(MAX_FRAME) }
 }
 
-/// Limit of a frame's bytes. Pieces of streams are events, or this small already.
+/// Splits pieces into frames, for a stream.
+pub(super) fn frames(pieces: Vec<Bytes>) -> impl Iterator<Item = Bytes> {
+    let mut pieces = pieces.into_iter();
+    let mut piece = Bytes::new();
+    iter::from_fn(move || {
+        while piece.is_empty() {
+            piece = pieces.next()?;
+        }
+        Some(take_frame(&mut piece))
+    })
+}
+
+/// Limit of a frame's bytes. Streams have no larger pieces.
 const MAX_FRAME: usize = 256 << 10;
 
 impl Default for Body {

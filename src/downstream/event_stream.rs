@@ -18,6 +18,7 @@ use crate::call::Event;
 use crate::codec::sse;
 
 use super::Body;
+use super::body::frames;
 use super::legacy::{Piece, answer_resumable};
 use super::response::{self, AnswerWriter};
 
@@ -51,27 +52,31 @@ pub(super) fn open(
             answer_resumable((&session, standing), (request, pieces), keep_alive)
         }
         (None, Some(Piece::Message(message))) => {
-            not_resumable(sse::message(&message), rest, keep_alive)
+            not_resumable(vec![sse::message(&message)], rest, keep_alive)
         }
         (None, Some(Piece::Event(event))) => not_resumable(event.finish(None), rest, keep_alive),
-        (None, _) => not_resumable(sse::comment(), rest, keep_alive),
+        (None, _) => not_resumable(vec![sse::comment()], rest, keep_alive),
     }
 }
 
 /// Builds a stream that cannot be resumed.
 fn not_resumable(
-    first: Bytes,
+    first: Vec<Bytes>,
     pieces: impl Stream<Item = Piece> + Send + 'static,
     keep_alive: Duration,
 ) -> Response<Body> {
     let events = stream! {
-        yield first;
+        for frame in frames(first) {
+            yield frame;
+        }
         let mut pieces = pin!(pieces);
         loop {
             tokio::select! {
                 piece = pieces.next() => match piece {
                     Some(Piece::Message(message)) => yield sse::message(&message),
-                    Some(Piece::Event(event)) => yield event.finish(None),
+                    Some(Piece::Event(event)) => for frame in frames(event.finish(None)) {
+                        yield frame;
+                    },
                     Some(Piece::Pause(_)) => {}
                     None => return,
                 },

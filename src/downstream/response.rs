@@ -1,10 +1,12 @@
 //! Responses to requests: as JSON, or as an event stream.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::{Stream, TryStreamExt as _};
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::sleep;
@@ -14,7 +16,7 @@ use crate::call::{
     tool_error,
 };
 use crate::codec::large_message::{LARGE_MESSAGE, work_on};
-use crate::codec::sse::{self, OpenMessage};
+use crate::codec::sse::{self, DataEncoder, OpenMessage};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, MediaType, Method, code, header};
@@ -117,26 +119,49 @@ impl AnswerWriter {
         if size <= LARGE_MESSAGE {
             return Piece::Message(self.message(answer).1);
         }
-        let written = work_on(size, move || OpenMessage::new(&self.message(answer).1)).await;
-        written.map_or_else(|_| Piece::Message(write_lost_answer(&id)), Piece::Event)
+        let written = work_on(size, move || OpenMessage::new(self.message_in_pieces(answer).1));
+        written.await.map_or_else(|_| Piece::Message(write_lost_answer(&id)), Piece::Event)
     }
 
-    /// Writes the response with a whole answer. A large one is written on another thread.
+    /// Writes the response with a large answer on another thread.
     async fn write_response(self, answer: Result<Answer, Failure>) -> Response<Body> {
         let (size, id) = (size_of(&answer), self.id.clone());
         let write = move || {
-            let (status, message) = self.message(answer);
-            whole(status, message, self.wants)
+            let (status, message) = self.message_in_pieces(answer);
+            match self.wants {
+                AcceptedForm::Events if status == StatusCode::OK => {
+                    with_events(Body::pieces(OpenMessage::new(message).finish(None)))
+                }
+                _ => with_json(status, Body::pieces(message)),
+            }
         };
         work_on(size, write).await.unwrap_or_else(|_| json(StatusCode::OK, write_lost_answer(&id)))
     }
 
+    /// Like [`AnswerWriter::message`], but a result is not copied: the pieces share its memory, which
+    /// stays counted until they are sent.
+    fn message_in_pieces(&self, answer: Result<Answer, Failure>) -> (StatusCode, Vec<Bytes>) {
+        let Ok(Answer::Result(result)) = answer else {
+            let (status, message) = self.message(answer);
+            return (status, vec![message]);
+        };
+        let (before, after) = around(&self.id);
+        let mut pieces = vec![before];
+        pieces.extend(self.splice(&result).pieces(result.raw()));
+        pieces.push(after);
+        (StatusCode::OK, pieces)
+    }
+
     fn result(&self, result: &ResultBody) -> Bytes {
-        let raw = match self.era {
+        jsonrpc::response_with(&self.id, self.splice(result))
+    }
+
+    /// The result in the form of the client's era.
+    fn splice<'a>(&self, result: &'a ResultBody) -> Splice<'a> {
+        match self.era {
             Era::Modern => lift::result(result, &self.info),
             Era::Legacy => lower::result(result),
-        };
-        jsonrpc::response_with(&self.id, raw)
+        }
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
@@ -242,10 +267,7 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
             // Server requests reach this point as an `InputRequiredResult`.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => return Comes::Answer(answer),
-            Event::Passing(passing) if writer.wants != AcceptedForm::Events => {
-                return Comes::Passing(passing);
-            }
-            Event::Passing(passing) => return Comes::Answer(Box::pin(collected(passing)).await),
+            Event::Passing(passing) => return Comes::Passing(passing),
         }
     }
 }
@@ -291,7 +313,24 @@ fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
         }
         yield after;
     };
+    if writer.wants == AcceptedForm::Events {
+        return with_events(Body::fragile(as_event(pieces)));
+    }
     with_json(StatusCode::OK, Body::fragile(pieces))
+}
+
+/// Sends a message that arrives in pieces as one event.
+fn as_event(
+    message: impl Stream<Item = Result<Bytes, BrokenOff>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, BrokenOff>> + Send {
+    try_stream! {
+        let (mut message, mut data) = (pin!(message), DataEncoder::default());
+        yield DataEncoder::START;
+        while let Some(piece) = message.try_next().await? {
+            yield data.encode(piece);
+        }
+        yield DataEncoder::END;
+    }
 }
 
 /// Adds a type to the beginning of a Legacy server's result.
@@ -404,6 +443,8 @@ const PRIMED_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
     use crate::codec::large_message::leaves_its_thread;
 
@@ -450,17 +491,55 @@ mod tests {
                 let message = writer(era, AcceptedForm::Both).message(answer()).1;
                 let written = writer(era, AcceptedForm::Both).write_response(answer());
                 let (leaves, response) = leaves_its_thread(written);
-                let Body::Whole(body) = response.into_body() else { panic!("it is whole") };
-                assert_eq!((leaves, &body), (is_large, &message), "{era:?} {size}");
+                assert_eq!((leaves, text_of(response)), (is_large, message.clone()), "{era:?}");
+                let event = sse::message(&message);
+                let written = writer(era, AcceptedForm::Events).write_response(answer());
+                assert_eq!(text_of(leaves_its_thread(written).1), event, "{era:?} {size}");
                 let written = writer(era, AcceptedForm::Events).write_piece(answer());
                 let (leaves, piece) = leaves_its_thread(written);
-                let event = match piece {
+                let written = match piece {
                     Piece::Message(message) => sse::message(&message),
-                    Piece::Event(event) => event.finish(None),
+                    Piece::Event(event) => event.finish(None).concat().into(),
                     Piece::Pause(_) => panic!("an answer is no pause"),
                 };
-                assert_eq!((leaves, event), (is_large, sse::message(&message)), "{era:?} {size}");
+                assert_eq!((leaves, written), (is_large, event), "{era:?} {size}");
             }
         }
+    }
+
+    fn text_of(response: Response<Body>) -> Bytes {
+        match response.into_body() {
+            Body::Whole(whole) => whole,
+            Body::Pieces(pieces) => pieces.concat().into(),
+            Body::Stream(_) => panic!("an answer is no stream"),
+        }
+    }
+
+    #[test]
+    fn a_large_result_is_written_without_a_copy() {
+        let raw = Bytes::from(format!("{{\"a\":\"{}\"}}", "x".repeat(LARGE_MESSAGE)));
+        for (era, wants) in [(Era::Modern, AcceptedForm::Both), (Era::Legacy, AcceptedForm::Events)]
+        {
+            let answer = Ok(Answer::Result(ResultBody::parse(raw.clone()).unwrap()));
+            let response = leaves_its_thread(writer(era, wants).write_response(answer)).1;
+            let Body::Pieces(pieces) = response.into_body() else { panic!("it has pieces") };
+            let largest = pieces.iter().max_by_key(|piece| piece.len()).unwrap();
+            assert!(raw.as_ptr_range().contains(&largest.as_ptr()), "{era:?}");
+            assert!(pieces.iter().map(Bytes::len).sum::<usize>() < raw.len() + 500, "{era:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_passed_on_becomes_an_event_for_a_client_that_takes_only_events() {
+        let pieces = ["{\"a\":\r", "\n1,", "", "\"b\":\n2}"].map(|piece| Ok(Bytes::from(piece)));
+        let server = crate::call::ServerName::new("s").unwrap();
+        let passing = Passing::new(server, Era::Legacy, futures_util::stream::iter(pieces));
+        let response = passed(passing, &writer(Era::Legacy, AcceptedForm::Events));
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            body,
+            sse::message(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\r\n1,\"b\":\n2}}")
+        );
     }
 }

@@ -67,19 +67,42 @@ impl<'a> Splice<'a> {
 
     /// Appends the edited text to `out`, as [`Splice::finish`] returns it.
     pub fn put(&mut self, out: &mut impl BufMut) {
-        self.edits.sort_by_key(|(range, _)| range.start);
         let mut at = 0;
-        for (range, with) in &self.edits {
-            let Some(kept) = self.source.get(at..range.start) else { continue };
-            if range.end < range.start || range.end > self.source.len() {
-                continue;
-            }
-            out.put_slice(kept);
+        for (range, with) in valid_edits(&mut self.edits, self.source.len()) {
+            out.put_slice(self.source.get(at..range.start).unwrap_or_default());
             out.put_slice(with);
             at = range.end;
         }
         out.put_slice(self.source.get(at..).unwrap_or_default());
     }
+
+    /// The edited text in pieces, which share the memory of `source`, the whole text of this splice.
+    pub fn pieces(&mut self, source: &Bytes) -> Vec<Bytes> {
+        let kept = |range| source.get(range).map(|part| source.slice_ref(part)).unwrap_or_default();
+        let (mut pieces, mut at) = (Vec::with_capacity(2 * self.edits.len() + 1), 0);
+        for (range, with) in valid_edits(&mut self.edits, self.source.len()) {
+            pieces.extend([kept(at..range.start), with.clone()]);
+            at = range.end;
+        }
+        pieces.push(kept(at..source.len()));
+        pieces
+    }
+}
+
+/// The edits in order, without those that overlap another or are outside a text of `len` bytes.
+fn valid_edits(
+    edits: &mut [(Range<usize>, Bytes)],
+    len: usize,
+) -> impl Iterator<Item = (&Range<usize>, &Bytes)> {
+    edits.sort_by_key(|(range, _)| range.start);
+    let mut at = 0;
+    edits.iter().filter_map(move |(range, with)| {
+        let is_valid = at <= range.start && range.start <= range.end && range.end <= len;
+        is_valid.then(|| {
+            at = range.end;
+            (range, with)
+        })
+    })
 }
 
 impl From<Bytes> for Splice<'static> {
@@ -97,6 +120,19 @@ mod tests {
         let source = b"{\"a\":1,\"b\":2}";
         let out = Splice::new(source).replace(11..12, "9").replace(5..6, "\"x\"").finish();
         assert_eq!(&out[..], b"{\"a\":\"x\",\"b\":9}");
+    }
+
+    #[test]
+    fn the_pieces_are_the_edited_text_and_share_the_memory_of_the_source() {
+        let source = Bytes::from_static(b"{\"a\":1,\"b\":2}");
+        let edits = [(11..12, "9"), (5..6, "\"x\""), (5..5, "skipped"), (20..30, "outside")];
+        let mut splice = Splice::new(&source);
+        for (range, with) in edits {
+            splice.replace(range, with);
+        }
+        let pieces = splice.pieces(&source);
+        assert_eq!(pieces.concat(), splice.finish());
+        assert!(source.as_ptr_range().contains(&pieces[0].as_ptr()));
     }
 
     #[test]

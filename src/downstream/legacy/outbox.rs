@@ -41,7 +41,7 @@ pub(super) struct Outbox {
 pub(in crate::downstream) enum Piece {
     /// A JSON-RPC message.
     Message(Bytes),
-    /// The same as an event, for a message that is too large to be encoded on a serving thread.
+    /// A message that is too large to be encoded on a serving thread, encoded.
     Event(OpenMessage),
     /// No message for a while: the client may close its connection, and ask again after this time.
     Pause(Duration),
@@ -109,7 +109,9 @@ struct EventLog {
 
 struct KeptEvent {
     number: u64,
-    event: Bytes,
+    /// The event in pieces.
+    event: Vec<Bytes>,
+    bytes: usize,
     key: Option<Box<str>>,
     at: Instant,
 }
@@ -256,21 +258,23 @@ impl fmt::Debug for Outbox {
 
 impl EventLog {
     fn push(&mut self, stream: u64, message: &[u8], key: Option<Box<str>>) {
-        self.push_event(stream, |id| sse::message_with(message, Some(id), None), key);
+        self.push_event(stream, |id| vec![sse::message_with(message, Some(id), None)], key);
     }
 
     /// Appends an event, which is built with its id.
     fn push_event(
         &mut self,
         stream: u64,
-        event_with: impl FnOnce(&str) -> Bytes,
+        event_with: impl FnOnce(&str) -> Vec<Bytes>,
         key: Option<Box<str>>,
     ) {
         self.newest += 1;
         let event = event_with(&format!("{stream}-{}", self.newest));
-        self.bytes += event.len();
-        self.bounds.held.fetch_add(event.len(), Ordering::Relaxed);
-        self.kept.push_back(KeptEvent { number: self.newest, event, key, at: clock::real_now() });
+        let bytes = event.iter().map(Bytes::len).sum();
+        self.bytes += bytes;
+        self.bounds.held.fetch_add(bytes, Ordering::Relaxed);
+        let (number, at) = (self.newest, clock::real_now());
+        self.kept.push_back(KeptEvent { number, event, bytes, key, at });
         // The newest stays, however large: it may be the answer.
         while self.kept.len() > 1
             && (self.bytes > self.bounds.each || self.kept.len() > MOST || self.is_a_burden())
@@ -295,7 +299,7 @@ impl EventLog {
     }
 
     /// Returns the first message after `cursor`, and marks it as sent.
-    fn take(&mut self, cursor: u64) -> Option<(u64, Bytes)> {
+    fn take(&mut self, cursor: u64) -> Option<(u64, Vec<Bytes>)> {
         let at = self.kept.partition_point(|kept| kept.number <= cursor);
         let kept = self.kept.get(at)?;
         let taken = (kept.number, kept.event.clone());
@@ -326,8 +330,8 @@ impl EventLog {
 
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.kept.pop_front() {
-            self.bytes -= oldest.event.len();
-            self.bounds.held.fetch_sub(oldest.event.len(), Ordering::Relaxed);
+            self.bytes -= oldest.bytes;
+            self.bounds.held.fetch_sub(oldest.bytes, Ordering::Relaxed);
             if self.kept.is_empty() {
                 // Frees the memory of an outbox that waits.
                 self.kept = VecDeque::new();
@@ -352,8 +356,8 @@ pub(super) struct OutboxReader {
 /// Items for a reader's connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// An encoded event.
-    Event(Bytes),
+    /// The pieces of an encoded event.
+    Event(Vec<Bytes>),
     /// See [`Piece::Pause`].
     Pause(Duration),
 }

@@ -11,6 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::call::RequestFault;
 use crate::codec::sse;
+use crate::downstream::body::frames;
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
@@ -73,7 +74,9 @@ fn connect(
                 }
             };
             match sent {
-                Some(Sent::Event(event)) => yield event,
+                Some(Sent::Event(event)) => for frame in frames(event) {
+                    yield frame;
+                },
                 Some(Sent::Pause(wait)) if polls => {
                     drop(reader);
                     yield sse::retry(wait);

@@ -17,6 +17,7 @@ use crate::telemetry::metrics::Entered;
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
 use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
+use crate::downstream::body::frames;
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
 use crate::downstream::open_streams::StreamPlace;
@@ -67,7 +68,9 @@ impl SessionStream {
                         }
                     }
                     sent = this.reader.next() => match sent {
-                        Some(Sent::Event(event)) => yield event,
+                        Some(Sent::Event(event)) => for frame in frames(event) {
+                            yield frame;
+                        },
                         Some(Sent::Pause(_)) => {}
                         None => return,
                     },

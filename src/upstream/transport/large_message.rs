@@ -3,10 +3,11 @@
 //! Parsing tens of megabytes of escaped text takes up to a second, during which a thread serves no
 //! other client.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinError;
 
 use crate::codec::large_message::{LARGE_MESSAGE, work_on};
 use crate::jsonrpc::{FrameFault, MAX_SERVER_DEPTH, ServerText, parse_from_server};
@@ -14,7 +15,8 @@ use crate::upstream::UpstreamError;
 use crate::upstream::fault::SetupFault;
 
 /// Result of a message that is parsed on a thread for blocking work.
-pub(super) type ParsingMessage = JoinHandle<Result<ServerText, FrameFault>>;
+pub(super) type ParsingMessage =
+    Pin<Box<dyn Future<Output = Result<Result<ServerText, FrameFault>, JoinError>> + Send>>;
 
 /// Parses a server's text, on another thread if it is large.
 ///
@@ -40,13 +42,13 @@ pub(super) async fn work_on_message<T: Send + 'static>(
 
 /// Begins to parse a large message.
 pub(super) fn begin_parsing(data: Bytes) -> ParsingMessage {
-    spawn_blocking(move || parse_from_server(&data, MAX_SERVER_DEPTH))
+    Box::pin(work_on(data.len(), move || parse_from_server(&data, MAX_SERVER_DEPTH)))
 }
 
 /// Waits for the message.
 ///
 /// # Cancel safety
-/// Safe: the handle stays.
+/// Safe: the parsing continues.
 pub(super) async fn finish_parsing(
     parsing: &mut ParsingMessage,
 ) -> Result<ServerText, UpstreamError> {

@@ -3,8 +3,13 @@
 //! Parsing, rewriting or copying tens of megabytes takes tens to hundreds of milliseconds, in which a
 //! thread would serve no other client.
 
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
+
 use bytes::BytesMut;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, consume_budget, spawn_blocking};
 
 /// Runs work on a message of this size, on a thread for blocking work if it is large.
 ///
@@ -17,7 +22,16 @@ pub async fn work_on<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    if bytes <= LARGE_MESSAGE { Ok(work()) } else { spawn_blocking(work).await }
+    if bytes <= LARGE_MESSAGE {
+        return Ok(work());
+    }
+    // Never closed.
+    let place = WORK_PLACES.acquire().await.ok();
+    let work = spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    work.await
 }
 
 /// Makes room for more bytes of a message that arrives in pieces.
@@ -35,11 +49,39 @@ pub fn make_room(buffer: &mut BytesMut, more: usize) {
     }
 }
 
+/// Takes the first bytes out of a buffer. A large message leaves no buffer behind that it shares
+/// with the messages after it: as long as one of them lives, so does all of a shared buffer.
+pub fn take_first(buffer: &mut BytesMut, bytes: usize) -> BytesMut {
+    let first = buffer.split_to(bytes);
+    if first.len() >= SPARSE_FROM {
+        *buffer = BytesMut::from(&buffer[..]);
+    }
+    first
+}
+
+/// Lets the other tasks of the thread run from time to time while a message arrives without a pause.
+/// `bytes` is the size of the piece that has just been read.
+///
+/// # Cancel safety
+/// Safe.
+pub async fn share_thread(bytes: usize) {
+    for _ in 0..bytes / BUDGET_UNIT {
+        consume_budget().await;
+    }
+}
+
+/// Limit of the work on large messages at a time: one per core. More would finish nothing sooner, and
+/// each further thread retains memory that others have freed until it allocates again.
+static WORK_PLACES: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZeroUsize::get)));
+
 /// Size in bytes from which parsing a message takes more than some hundred microseconds.
 pub const LARGE_MESSAGE: usize = 256 << 10;
 /// Size in bytes from which buffers grow to [`SPARSE_FACTOR`] times their size.
 const SPARSE_FROM: usize = 4 << 20;
 const SPARSE_FACTOR: usize = 31;
+/// The bytes that use up a unit of a task's budget, of which the runtime gives it 128 at a time.
+const BUDGET_UNIT: usize = 32 << 10;
 
 /// Returns true if a future does some of its work on a thread for blocking work. The future is
 /// driven while no such thread is free, which it must outlast, and then to its end.
@@ -89,6 +131,36 @@ mod tests {
         for (bytes, stays) in [(0, true), (LARGE_MESSAGE, true), (LARGE_MESSAGE + 1, false)] {
             let there = work_on(bytes, || thread::current().id()).await.unwrap();
             assert_eq!(here == there, stays, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_large_message_shares_no_buffer_with_the_next_one() {
+        for (bytes, shares) in [(100, true), (SPARSE_FROM, false)] {
+            let mut buffer = BytesMut::with_capacity(2 * SPARSE_FROM);
+            buffer.resize(bytes + 3, b'x');
+            let whole = buffer.as_ptr_range();
+            let first = take_first(&mut buffer, bytes);
+            assert_eq!((first.len(), &buffer[..]), (bytes, &b"xxx"[..]));
+            assert_eq!(whole.contains(&buffer.as_ptr()), shares, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_arrives_without_a_pause_lets_other_tasks_run() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (small, large) = (BUDGET_UNIT - 1, 32 << 20);
+        for (bytes, yields) in [(small, false), (large, true)] {
+            let polls = runtime.block_on(async {
+                let (mut polls, mut work) = (0, std::pin::pin!(share_thread(bytes)));
+                std::future::poll_fn(|cx| {
+                    polls += 1;
+                    work.as_mut().poll(cx)
+                })
+                .await;
+                polls
+            });
+            assert_eq!(polls > 1, yields, "{bytes}: {polls}");
         }
     }
 

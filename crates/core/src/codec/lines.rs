@@ -11,7 +11,7 @@ use std::{fmt, io};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::large_message::make_room;
+use super::large_message::{make_room, take_first};
 
 /// Reasons that no line could be read.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +124,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return LineStep::More;
             }
         };
-        let mut line = self.buffer.split_to(end);
+        let mut line = take_first(&mut self.buffer, end);
         let _line_end = self.buffer.split_to(self.buffer.len().min(1));
         self.searched = 0;
         if let Some(lost) = self.lost.take() {

@@ -12,7 +12,7 @@ fn bounds(each: usize) -> OutboxBounds {
 fn texts(reader: &mut OutboxReader) -> Vec<String> {
     std::iter::from_fn(|| match reader.next().now_or_never() {
         Some(Some(Sent::Event(event))) => {
-            Some(String::from_utf8(event.to_vec()).unwrap().replace("event: message\n", ""))
+            Some(String::from_utf8(event.concat()).unwrap().replace("event: message\n", ""))
         }
         _ => None,
     })
@@ -106,20 +106,20 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
     let outbox = Outbox::fed(1, &bounds(1000), Box::pin(source), Id::number(1));
     let mut reader = outbox.read(ReplayStart::Unsent);
     sender.send("a").await.unwrap();
-    assert_eq!(reader.next().await, Some(Sent::Event(event_of("1-1", "a"))));
+    assert_eq!(reader.next().await, Some(Sent::Event(vec![event_of("1-1", "a")])));
     drop(reader);
     sender.send("b").await.unwrap();
     while outbox.log().newest < 2 {
         tokio::task::yield_now().await;
     }
     let mut resumed = outbox.read(ReplayStart::Behind(0));
-    assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-1", "a"))));
-    assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-2", "b"))));
+    assert_eq!(resumed.next().await, Some(Sent::Event(vec![event_of("1-1", "a")])));
+    assert_eq!(resumed.next().await, Some(Sent::Event(vec![event_of("1-2", "b")])));
     let mut other = outbox.read(ReplayStart::Behind(2));
     assert_eq!(resumed.next().await, None);
     drop(resumed);
     sender.send("c").await.unwrap();
-    assert_eq!(other.next().await, Some(Sent::Event(event_of("1-3", "c"))));
+    assert_eq!(other.next().await, Some(Sent::Event(vec![event_of("1-3", "c")])));
     drop(sender);
     assert_eq!(other.next().await, None);
     assert!(outbox.left_over().is_some());

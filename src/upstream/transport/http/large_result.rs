@@ -17,7 +17,7 @@ use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
-use crate::codec::large_message::make_room;
+use crate::codec::large_message::{make_room, share_thread};
 use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner, whole_number};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
@@ -191,6 +191,7 @@ async fn add_piece(
         }
         make_room(whole, data.len());
         whole.extend_from_slice(&data);
+        share_thread(data.len()).await;
     }
     Ok(true)
 }

@@ -41,7 +41,7 @@ use crate::upstream::transport::peer::{
 };
 pub(in crate::upstream) use reader::ChildOutput;
 
-use pending::{AwaitedReply, LogSubscription, PendingEvent, RequestInterest};
+use pending::{AwaitedReply, LogSubscription, PendingCaller, PendingEvent, RequestInterest};
 use wire::{ChildLink, LinkSettings};
 
 /// A connection to a child of known era and capabilities.
@@ -133,7 +133,11 @@ impl StdioServer {
         let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
         // The child may write log lines for a call that requested none. They must not reach another
         // call.
-        let caller = Some(CallOrigin::of(call, target));
+        let context = &call.context;
+        let caller = Some(PendingCaller {
+            origin: CallOrigin::of(call, target),
+            holder: Holder::identify(&context.principal, context.address),
+        });
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };
@@ -146,7 +150,6 @@ impl StdioServer {
             hears,
             era: self.peer.era(),
             info: self.peer.info.clone(),
-            holder: Holder::identify(&call.context.principal, call.context.address),
         };
         let sent = async {
             self.set_level(call.context.log).await?;
@@ -192,8 +195,6 @@ struct OnItsWay {
     hears: Option<LogLevel>,
     era: Era,
     info: Bytes,
-    /// The client, to which the memory of a large response is charged.
-    holder: Holder,
 }
 
 impl OnItsWay {
@@ -228,7 +229,6 @@ impl OnItsWay {
                 }
             };
             let answer = answer
-                .and_then(|answer| self.wire.charge(&self.holder, answer))
                 .map(|answer| answer.sent_by(&self.info))
                 .map_err(|fault| self.wire.fail(fault));
             // Dropped before the client has its answer, because this cancels a call that timed out.

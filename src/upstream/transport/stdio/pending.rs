@@ -3,6 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::call::Answer;
+use crate::policy::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::questions::CallOrigin;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
@@ -11,12 +12,19 @@ use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_qu
 pub(super) struct PendingRequest {
     pub(super) asides: Option<SideSender>,
     /// The client's call to which the request belongs, if there is one.
-    pub(super) caller: Option<CallOrigin>,
+    pub(super) caller: Option<PendingCaller>,
     /// Number of requests sent to the child before. Newer requests have a higher one.
     pub(super) order: u64,
     /// Selects the child's log lines that the call receives.
     pub(super) lines: LogSubscription,
     pub(super) answer: oneshot::Sender<PendingEvent>,
+}
+
+/// The client's call that a request belongs to.
+pub(super) struct PendingCaller {
+    pub(super) origin: CallOrigin,
+    /// The client, to which the memory of a large answer is charged.
+    pub(super) holder: Holder,
 }
 
 /// An event of a pending request.

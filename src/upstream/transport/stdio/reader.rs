@@ -18,11 +18,10 @@ use tokio::net::unix::pipe;
 use tokio::process::ChildStdout;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::codec::large_message::LARGE_MESSAGE;
+use crate::codec::large_message::{LARGE_MESSAGE, work_on};
 use crate::codec::lines::{LineError, LineReader};
 use crate::upstream::ExitCause;
 
@@ -162,7 +161,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
     #[cold]
     fn take_aside(&self, line: Bytes) -> impl Future<Output = ()> + use<R> {
         let wire = Arc::clone(&self.wire);
-        let taken = spawn_blocking(move || wire.take(&line));
+        let taken = work_on(line.len(), move || wire.take(&line));
         async move {
             if let Err(error) = taken.await {
                 tracing::error!(%error, "a large line of a server was not read");

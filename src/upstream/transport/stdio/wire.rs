@@ -18,11 +18,8 @@ use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response, ServerText};
 use crate::mcp::{Era, Method, notification};
-use crate::policy::Holder;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
-use crate::upstream::interaction::questions::{
-    self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
-};
+use crate::upstream::interaction::questions::{self, CallMatch, SideMessage, tie, tie_question};
 use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
@@ -34,7 +31,7 @@ use crate::upstream::{ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
 use super::pending::{
-    AwaitedReply, LogSubscription, PendingEvent, PendingRequest, RequestInterest,
+    AwaitedReply, LogSubscription, PendingCaller, PendingEvent, PendingRequest, RequestInterest,
 };
 use super::reader::{OutputReader, ReaderTask};
 use super::streams::OpenStreams;
@@ -99,17 +96,6 @@ impl ChildLink {
         wire
     }
 
-    /// Charges the memory of an answer to its client, if it is large.
-    pub(super) fn charge(&self, holder: &Holder, answer: Answer) -> Result<Answer, UpstreamError> {
-        let size = answer.raw().len();
-        if size <= LARGE_MESSAGE {
-            return Ok(answer);
-        }
-        let mut charge = self.memory.charge(holder, self.limit);
-        charge.count(size)?;
-        Ok(answer.map_raw(|raw| charge.hold(raw)))
-    }
-
     /// Converts an error to its outward form.
     pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
         fault.into_failure(&self.server, &self.secrets)
@@ -120,7 +106,7 @@ impl ChildLink {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<CallOrigin>,
+        caller: Option<PendingCaller>,
         wants: RequestInterest,
         lines: LogSubscription,
     ) -> AwaitedReply {
@@ -194,7 +180,7 @@ impl ChildLink {
         let Some(call) = pending.remove(&id) else { return };
         let ping = (era == Era::Legacy).then(|| self.ids.draw());
         if let Some(caller) = call.caller {
-            self.cancelled_calls.add(id, caller.whose, time, ping);
+            self.cancelled_calls.add(id, caller.origin.whose, time, ping);
         }
         drop(pending);
         self.send_cancelled(id);
@@ -316,6 +302,7 @@ impl ChildLink {
         let pending = number.and_then(|id| self.pending().remove(&id));
         if let Some(pending) = pending {
             let answer = Answer::parse(response).map_err(UpstreamError::from);
+            let answer = answer.and_then(|answer| self.charge(pending.caller.as_ref(), answer));
             let _ = pending.answer.send(PendingEvent::Answer(answer));
         } else if let Some(stream) = number.and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(StreamSignal::Ended(Answer::parse(response).ok()));
@@ -325,6 +312,21 @@ impl ChildLink {
             }
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
+    }
+
+    /// Charges the memory of an answer to the client of its call, if it is large.
+    fn charge(
+        &self,
+        caller: Option<&PendingCaller>,
+        answer: Answer,
+    ) -> Result<Answer, UpstreamError> {
+        let (size, Some(caller)) = (answer.raw().len(), caller) else { return Ok(answer) };
+        if size <= LARGE_MESSAGE {
+            return Ok(answer);
+        }
+        let mut charge = self.memory.charge(&caller.holder, self.limit);
+        charge.count(size)?;
+        Ok(answer.map_raw(|raw| charge.hold(raw)))
     }
 
     fn notice(&self, method: String, params: Option<Bytes>) {
@@ -368,7 +370,7 @@ impl ChildLink {
         let mut pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == LogSubscription::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (call.order, &caller.whose, hears))
+            call.caller.as_ref().map(|caller| (call.order, &caller.origin.whose, hears))
         });
         let tied = tie(calls, &self.cancelled_calls);
         let call = match tied {
@@ -428,7 +430,7 @@ impl LegacyConnection for ChildLink {
     fn tied(&self, question: &Question) -> CallMatch<SideSender> {
         let pending = self.pending();
         let calls = pending.values().filter_map(|call| {
-            call.caller.as_ref().map(|caller| (call.order, caller, call.asides.clone()))
+            call.caller.as_ref().map(|caller| (call.order, &caller.origin, call.asides.clone()))
         });
         tie_question(question, calls, &self.cancelled_calls)
     }

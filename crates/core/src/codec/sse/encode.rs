@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 
 /// Encodes a `message` event. Line breaks in `data`, which JSON has only between its tokens, split
 /// it into several data lines.
@@ -20,36 +20,77 @@ pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> B
     out.freeze()
 }
 
-/// A `message` event without its id, which is added when it is sent.
+/// A large `message` event in pieces, without its id, which is added when it is sent.
 #[derive(Debug)]
-pub struct OpenMessage(BytesMut);
+pub struct OpenMessage(Vec<Bytes>);
 
 impl OpenMessage {
-    /// Encodes a message. Copies it.
-    pub fn new(data: &[u8]) -> Self {
-        let mut out = BytesMut::with_capacity(data.len() + ROOM);
-        out.put_slice(b"event: message\n");
-        put_data(&mut out, data);
-        Self(out)
+    /// Encodes a message. The event shares the memory of a message without line breaks.
+    pub fn new(message: impl IntoIterator<Item = Bytes>) -> Self {
+        let mut data = DataEncoder::default();
+        let mut pieces = vec![DataEncoder::START];
+        pieces.extend(message.into_iter().map(|piece| data.encode(piece)));
+        Self(pieces)
     }
 
-    /// Returns the event, with an `id` to resume after.
-    pub fn finish(self, id: Option<&str>) -> Bytes {
-        let Self(mut out) = self;
-        put_tags(&mut out, id, None);
-        out.put_u8(b'\n');
+    /// Returns the pieces of the event, with an `id` to resume after.
+    pub fn finish(self, id: Option<&str>) -> Vec<Bytes> {
+        let Self(mut pieces) = self;
+        let mut end = BytesMut::with_capacity(ROOM);
+        end.put_u8(b'\n');
+        put_tags(&mut end, id, None);
+        end.put_u8(b'\n');
+        pieces.push(end.freeze());
+        pieces
+    }
+}
+
+/// Encodes the data of a `message` event that is sent in pieces, between [`DataEncoder::START`] and
+/// [`DataEncoder::END`].
+#[derive(Debug, Default)]
+pub struct DataEncoder {
+    /// The last piece ended with a carriage return: a line feed at the beginning of the next one
+    /// belongs to the same line break.
+    is_after_cr: bool,
+}
+
+impl DataEncoder {
+    /// The event before its data.
+    pub const START: Bytes = Bytes::from_static(b"event: message\ndata: ");
+    /// The event after its data.
+    pub const END: Bytes = Bytes::from_static(b"\n\n");
+
+    /// Encodes the next piece. A piece without line breaks is returned unchanged, and not copied.
+    pub fn encode(&mut self, mut piece: Bytes) -> Bytes {
+        let Some(last) = piece.last().copied() else { return piece };
+        if std::mem::replace(&mut self.is_after_cr, last == b'\r') && piece.starts_with(b"\n") {
+            piece.advance(1);
+        }
+        if memchr::memchr2(b'\r', b'\n', &piece).is_none() {
+            return piece;
+        }
+        let mut out = BytesMut::with_capacity(piece.len() + ROOM);
+        put_lines(&mut out, &piece);
         out.freeze()
     }
 }
 
 fn put_data(out: &mut BytesMut, data: &[u8]) {
+    out.put_slice(b"data: ");
+    put_lines(out, data);
+    out.put_u8(b'\n');
+}
+
+/// Begins a new data line at each line break.
+fn put_lines(out: &mut BytesMut, data: &[u8]) {
     let mut rest = data;
     while let Some(end) = memchr::memchr2(b'\r', b'\n', rest) {
         let (line, after) = rest.split_at(end);
-        put_field(out, b"data: ", line);
+        out.put_slice(line);
+        out.put_slice(b"\ndata: ");
         rest = after.strip_prefix(b"\r\n").or(after.get(1..)).unwrap_or_default();
     }
-    put_field(out, b"data: ", rest);
+    out.put_slice(rest);
 }
 
 /// Encodes the event that opens a stream: no message, only the `id` to resume after and the

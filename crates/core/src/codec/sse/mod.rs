@@ -17,9 +17,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::text::skip_byte_order_mark;
 
-use super::large_message::make_room;
+use super::large_message::{make_room, take_first};
 
-pub use encode::{OpenMessage, comment, message, message_with, priming, retry};
+pub use encode::{DataEncoder, OpenMessage, comment, message, message_with, priming, retry};
 pub use reader::{ResumePoint, SseReader};
 
 /// One event of the stream.
@@ -178,7 +178,8 @@ impl SseDecoder {
         self.after_cr = self.input.split_to(1).as_ref() == b"\r";
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            line = self.partial.split().freeze();
+            let whole = self.partial.len();
+            line = take_first(&mut self.partial, whole).freeze();
         }
         if std::mem::take(&mut self.at_start) {
             line = line.slice_ref(skip_byte_order_mark(&line));

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::clock;
 use crate::codec::body::BodyError;
+use crate::codec::large_message::share_thread;
 
 use super::{SseDecoder, SseError, SseEvent};
 
@@ -96,7 +97,9 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         consume_budget().await;
         let Some(frame) = self.body.frame().await else { return Ok(false) };
         if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
+            let bytes = data.len();
             self.decoder.push(data);
+            share_thread(bytes).await;
         }
         Ok(true)
     }

@@ -127,7 +127,7 @@ fn what_is_encoded_is_decoded() {
         message(b"{\"a\":1}"),
         message_with(b"{\r\n\"a\":\r2\n}", Some("8"), None),
         message_with(b"{}", Some("not\nan id"), Some(Duration::from_millis(5))),
-        OpenMessage::new(b"{\n\"a\":3}").finish(Some("9")),
+        OpenMessage::new([Bytes::from_static(b"{\n\"a\":3}")]).finish(Some("9")).concat().into(),
     ]
     .concat();
     assert_eq!(
