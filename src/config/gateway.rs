@@ -342,7 +342,7 @@ choice! {
     pub enum UriChoice {
         /// every URI is `mcp://SERVER/` followed by the server's own URI
         "prefix" => Prefix,
-        /// a URI stays as its server lists it, unless it could be another server's
+        /// a URI stays as its server lists it, unless it is relative or could be another server's
         "original" => Original,
     }
 }
