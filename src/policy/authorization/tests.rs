@@ -363,9 +363,10 @@ fn arguments_that_cost_too_much_are_not_evaluated_and_allow_nothing() {
     );
     let list = |count: usize| json!({ "l": vec!["text"; count] }).to_string();
     assert_eq!(decide_tool(&rules, ("s", "{}"), Some(&list(20))), ALLOWED(0));
-    let started = crate::clock::real_now();
+    let before = crate::clock::thread_cpu_time();
     assert_eq!(decide_tool(&rules, ("s", "{}"), Some(&list(20_000))), BY_DEFAULT);
-    assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
+    let taken = crate::clock::thread_cpu_time().saturating_sub(before);
+    assert!(taken < std::time::Duration::from_secs(2), "{taken:?}");
 }
 
 /// A call of the tool `t` with these arguments, and a view's decisions about the tool by these
