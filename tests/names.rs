@@ -18,6 +18,21 @@ const MIN_FUNCTION_NAME: usize = 770;
 /// The most pairs of files in one folder that differ by an ending only.
 const MAX_SIMILAR_FILES: usize = 1;
 
+/// Words of a private idiom, and the most of them in 100,000 words of comments.
+const VAGUE_WORDS: [(&[&str], usize); 5] = [
+    (&["what"], 250),
+    (&["told", "tell", "tells"], 40),
+    (&["said", "say", "says"], 40),
+    (&["whose", "whom"], 60),
+    (&["nobody", "somebody"], 10),
+];
+
+/// The most doc comments that begin with a question word, in percent.
+const MAX_QUESTIONS: usize = 5;
+
+/// The most parameters that are tuple patterns.
+const MAX_TUPLE_PARAMETERS: usize = 127;
+
 /// Siblings that play one role in two modules of one kind, and so may share a
 /// name: the name, and the role.
 const SIBLINGS: [(&str, &str); 0] = [];
@@ -123,6 +138,62 @@ fn nothing_is_written_in_phrases_that_have_to_be_decoded() {
 }
 
 #[test]
+fn comments_use_the_words_of_the_field() {
+    let mut counts = WordCounts::default();
+    for path in ["src", "crates", "tests", "benches", "fuzz"]
+        .iter()
+        .flat_map(|folder| files_below(folder, &["rs"]))
+        .filter(|path| !path.components().any(|part| part.as_os_str() == "target"))
+    {
+        counts.add(&std::fs::read_to_string(root().join(&path)).expect("it is text"));
+    }
+    assert!(counts.words > 100_000 && counts.doc_comments > 5_000, "the comments were found");
+    for (index, (words, most)) in VAGUE_WORDS.iter().enumerate() {
+        let found = counts.vague[index] * 100_000 / counts.words;
+        assert!(
+            found <= *most,
+            "{words:?} occurs {found} times in 100,000 words of comments, at most {most} are \
+             allowed: name the thing, and who does what to it"
+        );
+    }
+    let questions = counts.questions * 100 / counts.doc_comments;
+    assert!(
+        questions <= MAX_QUESTIONS,
+        "{questions} % of the doc comments begin with a question word, at most {MAX_QUESTIONS} % \
+         are allowed: begin with a verb or a noun"
+    );
+}
+
+#[test]
+fn parameters_have_names() {
+    let count: usize = sources().iter().map(|(_, code)| tuple_parameters(code)).sum();
+    assert!(
+        count <= MAX_TUPLE_PARAMETERS,
+        "{count} parameters are tuple patterns, at most {MAX_TUPLE_PARAMETERS} are allowed: take \
+         two parameters, or a struct with a name that the field uses"
+    );
+}
+
+#[test]
+fn the_counters_find_words_questions_and_tuples() {
+    let mut counts = WordCounts::default();
+    counts.add(
+        "\
+/// Whether it was told what to do.
+/// How it goes on is no question.
+fn one() {} // Nobody knows, what's more.
+let text = \"what\";
+//! Returns a value.
+",
+    );
+    assert_eq!((counts.doc_comments, counts.questions, counts.words), (2, 1, 17));
+    assert_eq!(counts.vague, [1, 1, 0, 0, 0]);
+    let code =
+        "fn a((x, y): (u8, u8), z: (u8, u8)) {} fn b<T: Fn(u8)>(t: T, (u, v): P) {} fn c() {}";
+    assert_eq!(tuple_parameters(code), 2);
+}
+
+#[test]
 fn the_reader_of_names_sees_definitions_and_no_tests() {
     let code = without_tests(
         "\
@@ -171,6 +242,84 @@ fn function_names(code: &str) -> Vec<String> {
     });
     names.collect()
 }
+
+/// Counts of words in comments.
+#[derive(Default)]
+struct WordCounts {
+    words: usize,
+    vague: [usize; VAGUE_WORDS.len()],
+    doc_comments: usize,
+    questions: usize,
+}
+
+impl WordCounts {
+    /// Counts the comments that are lines of their own.
+    fn add(&mut self, code: &str) {
+        let mut is_within_doc = false;
+        for line in code.lines().map(str::trim) {
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            if let Some(comment) = doc.or_else(|| line.strip_prefix("//")) {
+                self.add_words(comment);
+            }
+            if let Some(first) = doc.filter(|_| !is_within_doc) {
+                self.doc_comments += 1;
+                let first = first.trim_start().split(|c| !is_word(c)).next().unwrap_or_default();
+                self.questions += usize::from(QUESTION_WORDS.contains(&first));
+            }
+            is_within_doc = doc.is_some();
+        }
+    }
+
+    fn add_words(&mut self, comment: &str) {
+        for word in comment.split(|c: char| !c.is_ascii_alphabetic() && c != '\'') {
+            let word = word.to_ascii_lowercase();
+            self.words += usize::from(!word.is_empty());
+            for (count, (vague, _)) in self.vague.iter_mut().zip(&VAGUE_WORDS) {
+                *count += usize::from(vague.contains(&word.as_str()));
+            }
+        }
+    }
+}
+
+/// The parameters of functions that are tuple patterns.
+fn tuple_parameters(code: &str) -> usize {
+    let definitions = code
+        .match_indices("fn ")
+        .filter(|(at, _)| code[..*at].chars().next_back().is_none_or(|before| !is_word(before)));
+    definitions.map(|(at, _)| tuples_among(&code[at + 3..])).sum()
+}
+
+/// The tuple patterns in the parameter list of a definition that begins with the function's name.
+fn tuples_among(definition: &str) -> usize {
+    let (mut depth, mut generics, mut tuples, mut is_at_start) = (0, 0, 0, false);
+    let mut before = ' ';
+    for c in definition.chars() {
+        match c {
+            '<' if depth == 0 => generics += 1,
+            '>' if depth == 0 && before != '-' => generics -= 1,
+            _ if generics > 0 => {}
+            '(' | '[' | '{' => {
+                tuples += usize::from(c == '(' && depth == 1 && is_at_start);
+                depth += 1;
+                is_at_start = depth == 1;
+            }
+            ')' | ']' | '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return tuples;
+                }
+            }
+            ',' => is_at_start = depth == 1,
+            ';' if depth == 0 => return tuples,
+            c => is_at_start &= c.is_whitespace(),
+        }
+        before = c;
+    }
+    tuples
+}
+
+/// Words that doc comments do not begin with.
+const QUESTION_WORDS: [&str; 5] = ["What", "Whether", "How", "Why", "Whose"];
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
