@@ -119,8 +119,14 @@ impl StdioServer {
         &self,
         call: &Call,
         target: &CallTarget,
-        deadline: Deadline,
+        mut deadline: Deadline,
     ) -> Result<Reply, UpstreamError> {
+        tokio::select! {
+            // The usual call sets no level and does not poll its deadline here.
+            biased;
+            () = self.set_level(call.context.log) => {}
+            after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
+        }
         let id = self.wire.ids.draw();
         let number = id.to_string();
         let wanted = call.context.progress_token.as_ref();
@@ -151,27 +157,28 @@ impl StdioServer {
             era: self.peer.era(),
             info: self.peer.info.clone(),
         };
-        let sent = async {
-            self.set_level(call.context.log).await?;
-            self.wire.send(id, call.method.as_str(), &params).await
-        };
         tokio::select! {
-            sent = sent => sent?,
+            sent = self.wire.send(id, call.method.as_str(), &params) => sent?,
             after = on_its_way.deadline.passed() => return Err(UpstreamError::Timeout { after }),
         }
         let reply = Reply::stream(on_its_way.events());
         Ok(reply.with_answers(answers))
     }
 
-    /// Sets a Legacy child's log level to the most detailed one that its clients request. The child
-    /// reads the request before the call that follows. Its response is ignored.
-    async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), UpstreamError> {
+    /// Sets a Legacy child's log level to the most detailed one that its clients request. Waits for
+    /// the response, because a child may handle the call that follows at the same time.
+    async fn set_level(&self, wants: Option<LogLevel>) {
         if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
-            return Ok(());
+            return;
         }
-        let Some(level) = self.levels.before(wants, 0) else { return Ok(()) };
-        let method = Method::SetLevel;
-        self.wire.send(self.wire.ids.draw(), method.as_str(), &levels::params(level)).await
+        let Some(level) = self.levels.before(wants, 0) else { return };
+        // Boxed to keep the usual call small: most calls set no level.
+        let setting = Box::pin(self.request(Method::SetLevel.as_str(), levels::params(level)));
+        // A call must not fail because its log lines are missing.
+        let response = timeout(LEVEL_PATIENCE, setting).await;
+        if !matches!(response, Ok(Ok(Answer::Result(_)))) {
+            tracing::debug!(server = %self.wire.server, ?level, "the log level is not set");
+        }
     }
 
     /// Waits until the child is lost, and returns the reason.
@@ -386,6 +393,9 @@ fn judge_probe(answer: Result<Answer, UpstreamError>) -> Result<DiscoverVerdict,
         Err(_) => Ok(DiscoverVerdict::Legacy),
     }
 }
+
+/// Time limit for the response to a log level.
+const LEVEL_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

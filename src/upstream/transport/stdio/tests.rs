@@ -257,3 +257,42 @@ async fn what_a_child_prints_is_warned_of_once_and_counted() {
     assert!(logged.contains("listening on port 8080") && !logged.contains("[INFO] ready"));
     assert_eq!(logged.matches("half").count(), 2, "a broken message is not a printed line");
 }
+
+/// A child with the capability `logging`, and a call that requests lines of level `info`.
+fn logging_child() -> (StdioServer, DuplexStream, DuplexStream, Call) {
+    let (mut stdio, its_input, its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    stdio.peer.offers = Arc::new(ServerOffers::new(&json!({ "tools": {}, "logging": {} }), None));
+    let mut call = call(None);
+    call.context.log = Some(LogLevel::Info);
+    (stdio, its_input, its_output, call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_the_response_to_its_log_level() {
+    let (stdio, its_input, mut its_output, call) = logging_child();
+    let mut its_input = BufReader::new(its_input).lines();
+    let child = tokio::spawn(async move {
+        let setting = its_input.next_line().await.unwrap().unwrap();
+        assert!(setting.contains("logging/setLevel"), "{setting}");
+        let early = timeout(Duration::from_millis(500), its_input.next_line()).await;
+        assert!(early.is_err(), "{early:?}");
+        let id = &serde_json::from_str::<serde_json::Value>(&setting).unwrap()["id"];
+        let response = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+        its_output.write_all(response.as_bytes()).await.unwrap();
+        (its_input.next_line().await.unwrap().unwrap(), its_output)
+    });
+    stdio.call(&call, &target(), deadline()).await.unwrap();
+    let (sent, _its_output) = child.await.unwrap();
+    assert!(sent.contains("tools/call"), "{sent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_level_without_a_response_delays_one_call() {
+    let (stdio, _its_input, _its_output, call) = logging_child();
+    let begun = tokio::time::Instant::now();
+    for _ in 0..2 {
+        let patient = Deadline::new(Duration::from_secs(60), Duration::from_secs(60));
+        stdio.call(&call, &target(), patient).await.unwrap();
+    }
+    assert_eq!(begun.elapsed().as_secs(), LEVEL_PATIENCE.as_secs());
+}

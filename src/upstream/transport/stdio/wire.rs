@@ -38,7 +38,7 @@ use super::streams::OpenStreams;
 
 /// State that the calls to one child share.
 pub(super) struct ChildLink {
-    server: ServerName,
+    pub(super) server: ServerName,
     secrets: ServerSecrets,
     /// Maximum size in bytes of a line.
     limit: usize,
