@@ -29,7 +29,7 @@ pub struct Use<'a> {
 /// Results of the steps, and of the connection before them.
 pub struct Told<'a> {
     pub connected: &'a Value,
-    pub lines: &'a [Value],
+    pub lines: Vec<&'a Value>,
 }
 
 pub struct Feature {
@@ -113,7 +113,7 @@ fn has_all(
     let items = items.as_array().ok_or("no list")?;
     for one in wanted {
         let public = of(names, one);
-        if !items.iter().any(|item| item[key] == json!(public)) {
+        if !items.iter().any(|item| item[key].as_str() == Some(&public)) {
             let listed: Vec<_> = items.iter().map(|item| &item[key]).take(60).collect();
             return Err(format!("{public} is not listed in {listed:?}"));
         }

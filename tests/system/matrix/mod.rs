@@ -1,11 +1,11 @@
 //! All features of MCP, by all clients and with all servers: features × client SDK and era × server
-//! SDK, era and transport. Prints a table.
+//! SDK, eras and transport. Prints a table and the number of cells.
 //!
-//! The servers are the everything-servers, each of one era alone. First the drivers run directly
-//! against the servers: a feature that works there must work through one gateway in front of all
-//! servers, in all combinations of eras. An impossible combination is in [`EMPTY`] with its reason,
-//! and fails when it works. Events around calls and lists are in [`situations`], with scripted
-//! peers.
+//! The servers are the everything-servers: Legacy-only, Modern-only, and dual-era ones, which serve
+//! both eras in one process. First the drivers run directly against the servers, over HTTP: a
+//! feature that works there must work through a gateway in front of all servers of a transport, in
+//! all combinations of eras. An impossible combination is in [`EMPTY`] with its reason, and fails when
+//! it works. Events around calls and lists are in [`situations`], with scripted peers.
 
 mod features;
 mod situations;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::peers::{Driver, HttpServer, file};
 use super::process::{Process, Tag, text};
@@ -33,6 +33,29 @@ enum Era {
 impl Era {
     fn word(self) -> &'static str {
         if self == Self::Legacy { "legacy" } else { "modern" }
+    }
+}
+
+/// The eras that a server speaks.
+#[derive(Clone, Copy, PartialEq)]
+enum Eras {
+    Legacy,
+    Modern,
+    Both,
+}
+
+impl Eras {
+    fn speaks(self, era: Era) -> bool {
+        self == Self::Both || (self == Self::Legacy) == (era == Era::Legacy)
+    }
+
+    /// The value of the servers' option `--era`.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+            Self::Both => "both",
+        }
     }
 }
 
@@ -75,39 +98,44 @@ fn clients() -> Vec<Client> {
 /// A server behind.
 struct Server {
     name: &'static str,
-    era: Era,
+    eras: Eras,
     command: Vec<String>,
     /// Its HTTP server, if it has one.
     http: Option<HttpServer>,
 }
 
-/// SDK, era, true for HTTP, and the name of the combination.
-const SERVERS: [(&str, Era, bool, &str); 12] = [
-    ("py", Era::Legacy, true, "py-legacy-http"),
-    ("py", Era::Legacy, false, "py-legacy-stdio"),
-    ("py", Era::Modern, true, "py-modern-http"),
-    ("py", Era::Modern, false, "py-modern-stdio"),
-    ("ts", Era::Legacy, true, "ts-legacy-http"),
-    ("ts", Era::Legacy, false, "ts-legacy-stdio"),
-    ("ts", Era::Modern, true, "ts-modern-http"),
-    ("ts", Era::Modern, false, "ts-modern-stdio"),
-    ("rs", Era::Legacy, true, "rs-legacy-http"),
-    ("rs", Era::Legacy, false, "rs-legacy-stdio"),
-    ("rs", Era::Modern, true, "rs-modern-http"),
-    ("rs", Era::Modern, false, "rs-modern-stdio"),
+/// SDK, eras, true for HTTP, and the name of the combination.
+type Listed = (&'static str, Eras, bool, &'static str);
+
+const SERVERS: [Listed; 18] = [
+    ("py", Eras::Legacy, true, "py-legacy-http"),
+    ("py", Eras::Legacy, false, "py-legacy-stdio"),
+    ("py", Eras::Modern, true, "py-modern-http"),
+    ("py", Eras::Modern, false, "py-modern-stdio"),
+    ("py", Eras::Both, true, "py-dual-http"),
+    ("py", Eras::Both, false, "py-dual-stdio"),
+    ("ts", Eras::Legacy, true, "ts-legacy-http"),
+    ("ts", Eras::Legacy, false, "ts-legacy-stdio"),
+    ("ts", Eras::Modern, true, "ts-modern-http"),
+    ("ts", Eras::Modern, false, "ts-modern-stdio"),
+    ("ts", Eras::Both, true, "ts-dual-http"),
+    ("ts", Eras::Both, false, "ts-dual-stdio"),
+    ("rs", Eras::Legacy, true, "rs-legacy-http"),
+    ("rs", Eras::Legacy, false, "rs-legacy-stdio"),
+    ("rs", Eras::Modern, true, "rs-modern-http"),
+    ("rs", Eras::Modern, false, "rs-modern-stdio"),
+    ("rs", Eras::Both, true, "rs-dual-http"),
+    ("rs", Eras::Both, false, "rs-dual-stdio"),
 ];
 
 impl Server {
-    fn start(
-        (sdk, era, is_http, name): (&'static str, Era, bool, &'static str),
-        log: &Path,
-    ) -> Self {
+    fn start((sdk, eras, is_http, name): Listed, log: &Path) -> Self {
         let mut command = match sdk {
             "py" => vec![file(".venv-v2/bin/python"), file("everything_server.py")],
             "ts" => vec!["node".into(), file("everything_server_v2.mjs")],
             _ => vec![rust_server()],
         };
-        let more = ["--era", era.word(), "--page-size", "7"];
+        let more = ["--era", eras.option(), "--page-size", "7"];
         command.extend(more.iter().map(|word| (*word).to_owned()));
         let http = is_http.then(|| {
             let mut process = Command::new(&command[0]);
@@ -115,7 +143,16 @@ impl Server {
             HttpServer::announcing(&mut process)
         });
         command.push("--stdio".into());
-        Self { name, era, command, http }
+        Self { name, eras, command, http }
+    }
+
+    /// Starts them side by side.
+    fn start_all(listed: &[Listed], log: &Path) -> Vec<Self> {
+        std::thread::scope(|scope| {
+            let starting: Vec<_> =
+                listed.iter().map(|one| scope.spawn(|| Self::start(*one, log))).collect();
+            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
     }
 
     /// Returns its table in the gateway's configuration.
@@ -126,6 +163,15 @@ impl Server {
                 let (program, args) = self.command.split_first().unwrap();
                 format!("command = {program:?}\nargs = {args:?}\nenv = {{ {env} }}\n")
             }
+        }
+    }
+
+    /// Checks the eras that the gateway has detected.
+    fn check_eras(&self, gateway: &Process) {
+        let seen = &gateway.server(self.name)["eras"];
+        for era in [Era::Legacy, Era::Modern] {
+            let is_seen = seen.as_array().is_some_and(|eras| eras.contains(&era.word().into()));
+            assert_eq!(is_seen, self.eras.speaks(era), "{}: {seen}", self.name);
         }
     }
 }
@@ -168,9 +214,13 @@ fn reason(client: &Client, on: &Use<'_>, feature: &Feature) -> Option<&'static s
     EMPTY.iter().find(fitting).map(|Empty(.., reason)| *reason)
 }
 
-/// Returns true if the driver has a step of this kind.
+/// Returns true if the client has a step of this kind.
+///
+/// Tasks: the extension builds on the capabilities of each request, which the Legacy era lacks. The
+/// Rust SDK uses it in a Legacy session all the same; the gateway gives such a client the result of
+/// the finished task.
 fn can_ask(client: &Client, feature: &Feature) -> bool {
-    feature.name != TASKS || client.driver.is_none()
+    feature.name != TASKS || (client.driver.is_none() && client.era == Era::Modern)
 }
 
 #[derive(Clone)]
@@ -198,13 +248,57 @@ fn in_order([first, last]: [Vec<Cell>; 2]) -> Vec<Cell> {
     FEATURES.iter().map(next).map(Option::unwrap).collect()
 }
 
+/// The features of a round, and the file in which servers log cancelled calls.
+#[derive(Clone, Copy)]
+struct Round<'a> {
+    features: &'a [&'a Feature],
+    log: &'a Path,
+}
+
+/// The steps of one driver's run, and their positions by feature and server.
+///
+/// The order is feature by feature. The gateway requests a server's list at most once in a second:
+/// with one server after another, most of the running time would be waiting for changes. Lists are
+/// the same step for all servers and are requested once for each feature.
+#[derive(Default)]
+struct Script {
+    steps: Vec<Value>,
+    places: Vec<Vec<Vec<usize>>>,
+}
+
+impl Script {
+    fn new(client: &Client, uses: &[Use<'_>], features: &[&Feature]) -> Self {
+        let mut script = Self::default();
+        for feature in features {
+            let first = script.steps.len();
+            let asks = can_ask(client, feature);
+            let each = uses.iter().map(|on| if asks { (feature.steps)(on) } else { vec![] });
+            let places =
+                each.map(|own| own.into_iter().map(|step| script.add(first, step)).collect());
+            let places = places.collect();
+            script.places.push(places);
+        }
+        script
+    }
+
+    /// Returns the position of a step. Adds it unless the feature, whose steps begin at `first`, has
+    /// it already.
+    fn add(&mut self, first: usize, step: Value) -> usize {
+        if let Some(at) = self.steps[first..].iter().position(|other| *other == step) {
+            return first + at;
+        }
+        self.steps.push(step);
+        self.steps.len() - 1
+    }
+}
+
 /// Runs one driver over some servers, with the features of a round.
 async fn run(
     client: &Client,
     servers: &[&Server],
     target: &str,
     through: bool,
-    (log, features): (&Path, &[&Feature]),
+    round: Round<'_>,
 ) -> Cells {
     let uses: Vec<_> = servers
         .iter()
@@ -214,25 +308,15 @@ async fn run(
             server: server.name,
         })
         .collect();
-    let mut steps = Vec::new();
-    let mut places = Vec::new();
-    for on in &uses {
-        for feature in features {
-            let own = if can_ask(client, feature) { (feature.steps)(on) } else { vec![] };
-            places.push(steps.len()..steps.len() + own.len());
-            steps.extend(own);
-        }
-    }
-    let lines = client.run(target, &steps).await;
+    let script = Script::new(client, &uses, round.features);
+    let lines = client.run(target, &script.steps).await;
     let nothing = Value::Null;
     let connected = lines.first().unwrap_or(&nothing);
     let steps_told = lines.get(1..).unwrap_or_default();
-    let mut cells = Vec::new();
-    for (at, on) in uses.iter().enumerate() {
-        let mut row = Vec::new();
-        for (number, feature) in features.iter().enumerate() {
-            let place = places[at * features.len() + number].clone();
-            let lines = steps_told.get(place).unwrap_or_default();
+    let mut cells: Cells = vec![Vec::new(); servers.len()];
+    for (feature, places) in round.features.iter().zip(&script.places) {
+        for ((on, own), row) in uses.iter().zip(places).zip(&mut cells) {
+            let lines = own.iter().map_while(|step| steps_told.get(*step)).collect();
             let told = Told { connected, lines };
             let judged =
                 if connected["ok"] != true || connected["result"]["era"] != client.era.word() {
@@ -243,7 +327,7 @@ async fn run(
                     (feature.judge)(on, &told)
                 };
             let judged = match judged {
-                Ok(()) if feature.name == CANCEL => noticed(log, &cancel_label(on)).await,
+                Ok(()) if feature.name == CANCEL => noticed(round.log, &cancel_label(on)).await,
                 judged => judged,
             };
             row.push(match (judged, reason(client, on, feature)) {
@@ -253,7 +337,6 @@ async fn run(
                 (Err(why), None) => Cell::Failed(why.chars().take(500).collect()),
             });
         }
-        cells.push(row);
     }
     cells
 }
@@ -271,7 +354,7 @@ async fn noticed(log: &Path, label: &str) -> Result<(), String> {
     Err("the server did not notice the cancellation".into())
 }
 
-/// Prints the rows, and returns their failures.
+/// Prints the rows and the number of their cells, and returns their failures.
 fn print(title: &str, rows: &[(String, Vec<Cell>)]) -> Vec<String> {
     let mut text = format!("\n{title}\n\n|");
     for (at, feature) in FEATURES.iter().enumerate() {
@@ -280,8 +363,10 @@ fn print(title: &str, rows: &[(String, Vec<Cell>)]) -> Vec<String> {
     text.push('\n');
     let mut reasons: Vec<&str> = Vec::new();
     let mut faults = Vec::new();
+    let (mut cells_in_all, mut empty) = (0, 0);
     for (name, cells) in rows {
         let mut row = String::new();
+        cells_in_all += cells.len();
         for (at, cell) in cells.iter().enumerate() {
             row.push(match cell {
                 Cell::Ok => letter(at),
@@ -289,9 +374,14 @@ fn print(title: &str, rows: &[(String, Vec<Cell>)]) -> Vec<String> {
                 Cell::Failed(_) => '!',
             });
             match cell {
-                Cell::Empty(why) if !reasons.contains(why) => reasons.push(why),
+                Cell::Ok => {}
+                Cell::Empty(why) => {
+                    empty += 1;
+                    if !reasons.contains(why) {
+                        reasons.push(why);
+                    }
+                }
                 Cell::Failed(why) => faults.push(format!("{name}, {}: {why}", FEATURES[at].name)),
-                _ => {}
             }
         }
         writeln!(text, "{row}  {name}").unwrap();
@@ -299,6 +389,9 @@ fn print(title: &str, rows: &[(String, Vec<Cell>)]) -> Vec<String> {
     for why in reasons {
         writeln!(text, "- {why}").unwrap();
     }
+    let (tried, failed) = (cells_in_all - empty, faults.len());
+    let passed = tried - failed;
+    writeln!(text, "{tried} cells tried, {passed} passed, {failed} failed; {empty} empty").unwrap();
     println!("{text}");
     faults
 }
@@ -315,34 +408,33 @@ fn log_in(folder: &Path) -> PathBuf {
 async fn every_driver_has_every_feature_of_its_own_eras_servers() {
     let folder = tempfile::tempdir().unwrap();
     let log = log_in(folder.path());
-    let servers: Vec<_> = SERVERS
-        .into_iter()
-        .filter(|(_, _, is_http, _)| *is_http)
-        .map(|server| Server::start(server, &log))
-        .collect();
+    let listed: Vec<_> = SERVERS.into_iter().filter(|(_, _, is_http, _)| *is_http).collect();
+    let servers = Server::start_all(&listed, &log);
     let clients = clients();
-    // A server notifies all its clients about a change: one client at a time, but two servers.
+    let all: Vec<_> = FEATURES.iter().collect();
+    let round = Round { features: &all, log: &log };
+    // A server notifies all its clients about a change: one client at a time, but three servers.
     let each = stream::iter(&servers).map(|server| async {
         let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
-        for client in clients.iter().filter(|client| client.era == server.era) {
+        for client in clients.iter().filter(|client| server.eras.speaks(client.era)) {
             let url = server.http.as_ref().unwrap().url();
-            let all: Vec<_> = FEATURES.iter().collect();
-            let mut cells = run(client, &[server], &url, false, (&log, &all)).await;
+            let mut cells = run(client, &[server], &url, false, round).await;
             rows.push((format!("{} × {}", client.name, server.name), cells.remove(0)));
         }
         rows
     });
-    let rows: Vec<_> = each.buffered(2).concat().await;
+    let rows: Vec<_> = each.buffered(3).concat().await;
     let faults = print("Without a gateway:", &rows);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Starts a gateway with all servers behind it, for some of the clients.
-async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
+/// Starts a gateway with all servers of a transport behind it, for all clients.
+async fn lane(servers: Vec<Listed>, tag: String) -> Vec<(String, Vec<Cell>)> {
     let folder = tempfile::tempdir().unwrap();
     let log = log_in(folder.path());
-    let servers: Vec<_> = SERVERS.into_iter().map(|server| Server::start(server, &log)).collect();
-    let env = format!("{}, EVERYTHING_CANCEL_LOG = \"{}\"", tag.env(), log.display());
+    let servers = Server::start_all(&servers, &log);
+    let clients = clients();
+    let env = format!("{tag}, EVERYTHING_CANCEL_LOG = \"{}\"", log.display());
     let mut toml = String::new();
     for server in &servers {
         write!(toml, "\n[servers.{}]\n{}", server.name, server.toml(&env)).unwrap();
@@ -353,11 +445,22 @@ async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
     std::fs::write(&path, config).unwrap();
     let gateway = Process::start_with(tempfile::tempdir().unwrap(), &path, &[]);
     gateway.ready(&servers.iter().map(|server| server.name).collect::<Vec<_>>());
+    // The first Legacy list waits until the eras of all servers are known. On a busy machine this
+    // takes longer than a step of a driver may.
+    for _ in 0..3 {
+        let list = json!({ "op": "list" });
+        let lines = rmcp_client::run("legacy", &gateway.url(), &[list]).await;
+        if lines.last().is_some_and(|line| line["ok"] == true) {
+            break;
+        }
+    }
+    servers.iter().for_each(|server| server.check_eras(&gateway));
     let all: Vec<_> = servers.iter().collect();
     let mut told: [Vec<Vec<Cell>>; 2] = [Vec::new(), Vec::new()];
     for (features, cells) in rounds().iter().zip(&mut told) {
-        for client in clients {
-            cells.extend(run(client, &all, &gateway.url(), true, (&log, features)).await);
+        let round = Round { features, log: &log };
+        for client in &clients {
+            cells.extend(run(client, &all, &gateway.url(), true, round).await);
         }
     }
     let [first, last] = told;
@@ -371,16 +474,23 @@ async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_has_every_feature_of_every_server() {
     let tag = Tag::new();
-    let clients = clients();
-    // A server notifies all its clients about a change, so clients run one after another. Two
-    // gateways may run at once, each with servers of its own.
-    let (first, second): (Vec<_>, Vec<_>) =
-        clients.iter().enumerate().partition(|(at, _)| at % 2 == 0);
-    let lanes =
-        [first, second].map(|lane| lane.into_iter().map(|(_, client)| client).collect::<Vec<_>>());
-    let rows: Vec<_> =
-        stream::iter(&lanes).map(|clients| lane(clients, &tag)).buffered(2).concat().await;
+    // A server notifies all its clients about a change, so clients run one after another. The two
+    // transports run at once, each with a gateway of its own.
+    let (http, stdio): (Vec<_>, Vec<_>) =
+        SERVERS.into_iter().partition(|(_, _, is_http, _)| *is_http);
+    let lanes = [http, stdio].map(|servers| tokio::spawn(lane(servers, tag.env())));
+    let mut rows = Vec::new();
+    for lane in lanes {
+        rows.extend(lane.await.unwrap());
+    }
     let faults = print("Through the gateway:", &rows);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let is_needed = |empty: &Empty| {
+        let is_it = |cell: &Cell| matches!(cell, Cell::Empty(why) if *why == empty.3);
+        rows.iter().flat_map(|(_, cells)| cells).any(is_it)
+    };
+    for empty in EMPTY.iter().filter(|empty| !is_needed(empty)) {
+        panic!("no cell is empty for this reason: {}", empty.3);
+    }
     tag.gone();
 }
