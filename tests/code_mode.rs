@@ -167,7 +167,7 @@ async fn a_fault_has_a_message_and_a_position_in_the_code() {
             "const e = new Error(); e.name = {}; Object.defineProperty(e, 'stack', {value: 7}); throw e",
             "[object Object]",
         ),
-        ("await new Promise(() => {})", "the code awaits a promise that nothing will ever settle"),
+        ("await new Promise(() => {})", "the code awaits a promise that is never settled"),
         (
             "Promise.reject(new Error('lost')); return 1",
             "a promise was rejected and never awaited: Error: lost (line 1, column 20)",

@@ -318,7 +318,7 @@ async fn what_a_service_of_embeddings_is_sent_is_in_no_log() {
     let folder = gateway.stop().await;
     drop((folder, service));
     let log = std::fs::read_to_string(log.path()).unwrap();
-    assert!(log.contains("search goes by words alone"));
+    assert!(log.contains("search uses keywords only"));
     for text in shown.iter().chain([&log]) {
         for secret in ["header-secret-7c1e", "url-secret", "query-secret-5d90"] {
             assert!(!text.contains(secret), "{secret} is in {:?}", text.find(secret));

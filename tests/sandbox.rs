@@ -336,9 +336,9 @@ fn an_older_kernel_refuses_what_it_does_not_know() {
 fn a_check_refuses_scopes_that_are_asked_for_and_warns_of_those_that_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
-    let missing = "does not keep the child from signals";
+    let missing = "cannot block signals";
     for (abi, sandbox, code, says, is_silent_of) in [
-        (5, "true", 0, "warning: servers.s: the sandbox does not", "cannot restrict"),
+        (5, "true", 0, "warning: servers.s: the sandbox cannot block", "cannot restrict"),
         (5, "{ scopes = true }", 1, "cannot restrict signals and abstract sockets", missing),
         (5, "{ scopes = false }", 0, "", missing),
         (6, "true", 0, "", missing),

@@ -206,7 +206,7 @@ const INDEX: &str = r#"<!doctype html>
 <li><a href="/status">/status</a>: servers and configuration
 <li><a href="/definitions">/definitions</a>: the digest of every definition
 <li><a href="/tools">/tools</a>: the tokens of tools, servers and profiles, by estimate
-<li><a href="/readyz">/readyz</a>: ready for clients, and why not
+<li><a href="/readyz">/readyz</a>: readiness for clients, with the reasons if not
 <li><a href="/healthz">/healthz</a>: the process answers
 <li><a href="/metrics">/metrics</a>: OpenMetrics text
 </ul>

@@ -72,7 +72,7 @@ pub(super) async fn answer_refresh(
     let client = match named_client(request.uri().query().unwrap_or_default()) {
         Ok(client) => client,
         Err(UnknownParameter) => {
-            return refused(StatusCode::BAD_REQUEST, "expected no parameter but one `client`");
+            return refused(StatusCode::BAD_REQUEST, "expected at most one parameter, `client`");
         }
     };
     match source.refresh(server, client.as_deref()).await {

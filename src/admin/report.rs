@@ -169,7 +169,7 @@ impl StatusSource for StatusReport {
                 (kind.member(), ChangedElements { added, removed, changed })
             });
         let lists: BTreeMap<_, _> = lists.collect();
-        tracing::info!(server, client, changed = !lists.is_empty(), "listed anew for an operator");
+        tracing::info!(server, client, changed = !lists.is_empty(), "refreshed for an operator");
         let client = client.map(str::to_owned);
         Ok(RefreshReport { server: server.to_owned(), client, changed: !lists.is_empty(), lists })
     }

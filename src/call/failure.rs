@@ -108,10 +108,10 @@ pub enum Failure {
         id: String,
     },
     /// This principal may use the requested element, but not with these arguments.
-    #[error("this call is not allowed: it may be with other arguments")]
+    #[error("this call is not allowed with these arguments; it may be with others")]
     CallDenied,
     /// The user has to agree to the call, and has not.
-    #[error("the call was not made, because its user has to agree to it: {0}")]
+    #[error("the call was not made, because it needs the consent of its user: {0}")]
     NotConfirmed(ConfirmRefusal),
     /// The tool's arguments violate its schema.
     #[error("the arguments do not fit the tool's input schema:\n{0}")]
@@ -165,7 +165,7 @@ pub enum Failure {
     #[error("{0}")]
     TokenRefused(TokenFault),
     /// The keys of the token's issuer are not known yet.
-    #[error("the keys of the authorization server cannot be had: try again later")]
+    #[error("the keys of the authorization server are not available: try again later")]
     IssuerUnavailable,
     /// The principal lacks a scope.
     #[error("{0}")]
@@ -237,7 +237,7 @@ pub enum Failure {
     },
     /// Too many calls of the server have failed, and none is sent for a while.
     #[error(
-        "too many calls of the server {server} have failed: it is called again in {}",
+        "too many calls to the server {server} have failed: try again in {}",
         seconds(*retry_after)
     )]
     BreakerOpen {

@@ -62,11 +62,11 @@ impl Catalog {
 
     fn explain_finding(&self) -> String {
         let mut text = format!(
-            "\n\nThere are {} tools. Find them first, in code: `await tools.find_tools({{ query: \"what is \
-             to be done\" }})` resolves to `{{ tools: string[] }}`, signatures such as \
-             `find_issue(repo: string, limit?: int) — Finds an issue.`, and \
-             `await tools.describe_tools({{ names: [\"find_issue\"] }})` to `{{ tools: object[] }}`, whole \
-             definitions with schemas. Servers, and how many tools they have:",
+            "\n\nThere are {} tools. Find them first, in code: `await tools.find_tools({{ query: \
+             \"the task\" }})` resolves to `{{ tools: string[] }}`, signatures such as \
+             `find_issue(repo: string, limit?: int) — Finds an issue.`, and `await \
+             tools.describe_tools({{ names: [\"find_issue\"] }})` to `{{ tools: object[] }}`, \
+             full definitions with schemas. Number of tools per server:",
             self.list(Kind::Tools).len()
         );
         text.push(' ');

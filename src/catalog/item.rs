@@ -94,7 +94,7 @@ pub enum InvalidItem {
         max: usize,
     },
     /// The server lists more resource templates than the bound: a read may be matched with each.
-    #[error("the server lists more than {max} resource templates, the first ones count")]
+    #[error("the server lists more than {max} resource templates: only the first {max} are used")]
     TooManyTemplates {
         /// The bound.
         max: usize,
@@ -113,7 +113,7 @@ pub enum InvalidItem {
     Annotation(#[from] AnnotationError),
     /// Duplicate: an earlier element of the same server has the same name or
     /// URI.
-    #[error("the server lists it twice, the first one counts")]
+    #[error("duplicate in the server's list: the first one is used")]
     Repeated,
 }
 

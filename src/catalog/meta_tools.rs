@@ -135,19 +135,20 @@ fn listed_form(tool: MetaTool) -> Value {
     match tool {
         MetaTool::Find => json!({
             "name": name, "title": "Find tools",
-            "description": "Finds tools by what they do, the best first. Most tools are not listed: \
-                search before you say that something cannot be done. Each answer is a signature; \
-                `*` and `…` mark what it leaves out, which describe_tools tells.",
+            "description": "Finds tools by their purpose, the best match first. Most tools are \
+                            not listed: search before you answer that a task is impossible. Each \
+                            result is a signature; `*` and `…` mark omitted parts, which \
+                            describe_tools returns.",
             "inputSchema": object_schema(&json!({
                 "query": {
                     "type": "string", "minLength": 1, "maxLength": MAX_QUERY,
-                    "description": "What is to be done, in a few words.",
+                    "description": "The task, in a few words.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND,
-                    "description": format!("The most answers; {FOUND} by default.") },
+                    "description": format!("The maximum number of results; {FOUND} by default.") },
                 "kind": {
                     "enum": ["tools", "prompts", "resources", "skills"],
-                    "description": "What to find; tools by default.",
+                    "description": "The kind to find; tools by default.",
                 },
             }), &["query"]),
             "annotations": read_only(),
@@ -159,7 +160,7 @@ fn listed_form(tool: MetaTool) -> Value {
                 "names": {
                     "type": "array", "minItems": 1, "maxItems": MAX_DESCRIBED,
                     "items": { "type": "string" },
-                    "description": "Names as find_tools tells them.",
+                    "description": "Names from the results of find_tools.",
                 },
             }), &["names"]),
             "annotations": read_only(),
@@ -189,12 +190,12 @@ fn listed_form(tool: MetaTool) -> Value {
             json!({
                 "name": name, "title": title,
                 "description": format!(
-                    "Calls {what} by the name that find_tools tells. The result is the tool's own."
+                    "Calls {what} by its name from find_tools. Returns the tool's own result."
                 ),
                 "inputSchema": object_schema(&json!({
                     "name": { "type": "string", "description": "The name of the tool." },
                     "arguments": {
-                        "type": "object", "description": "Its arguments, by its signature.",
+                        "type": "object", "description": "The arguments, as in its signature.",
                     },
                 }), &["name"]),
                 "annotations": annotations,
@@ -230,13 +231,14 @@ fn read_only() -> Value {
 }
 
 /// The description of code for models, before its API.
-const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns what it returns and prints. The \
-    code is the body of an async function: `await` calls, run independent ones with \
-    `Promise.all`, filter and combine results, and `return` only what you need. Each tool is an \
-    async function of the object `tools` that takes one object, resolves to the tool's structured \
-    result or its text, and throws an Error that can be caught. `console.log` prints. There is no \
-    network, no file system, no timer and no module. `tools.describe_tools({ names: [] })` tells \
-    whole definitions.";
+const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns its return value and its \
+                        printed text. The code is the body of an async function: `await` calls, \
+                        run independent ones with `Promise.all`, filter and combine results, and \
+                        `return` only what you need. Each tool is an async function of the object \
+                        `tools` that takes one object, resolves to the tool's structured result \
+                        or its text, and throws an Error that can be caught. `console.log` \
+                        prints. There is no network, no file system, no timer and no module. \
+                        `tools.describe_tools({ names: [] })` returns full definitions.";
 /// The default number of answers of `find_tools`.
 pub const FOUND: usize = 6;
 /// The most answers of `find_tools`.

@@ -52,8 +52,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     for server in &config.servers {
         for header in forwarded_credentials(server) {
             print_error(&format!(
-                "warning: servers.{}: what clients send as `{header}` goes on to the server, unless \
-                 it is for the gateway",
+                "warning: servers.{}: the `{header}` header of clients is forwarded to the \
+                 server, unless it is for the gateway",
                 server.name
             ));
         }
@@ -146,9 +146,9 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
 fn warn_of_lost_baselines(config: &Config) {
     for server in &config.servers {
         let consequence = match pins_of(config, server) {
-            PinsChoice::Hold => "what is held cannot be approved",
+            PinsChoice::Hold => "held definitions cannot be approved",
             PinsChoice::Warn if server.definitions.trusted => {
-                "a restart accepts what the server lists then"
+                "a restart accepts the lists that the server has then"
             }
             PinsChoice::Warn | PinsChoice::Off => continue,
         };

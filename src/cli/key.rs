@@ -33,7 +33,7 @@ pub(super) struct KeyArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  trunkline key ci                                   # a key, and what to write into gateway.toml
+  trunkline key ci                                   # a key, and its lines for gateway.toml
 
   umask 077
   trunkline key --plain > ci.key                     # for the client

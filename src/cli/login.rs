@@ -66,7 +66,7 @@ enum LoginError {
     Vault(#[from] VaultError),
     #[error(transparent)]
     Login(#[from] LoginFault),
-    #[error("nobody has logged in within {}s", .0.as_secs())]
+    #[error("no login within {}s", .0.as_secs())]
     Timeout(Duration),
     #[error("the login is not in the vault: see the log above")]
     NotKept,
@@ -116,7 +116,7 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
             (None, _) => None,
             (Some(connect), true) => Some(format!(
                 "each client has to log in to it, at {connect} or by the link that its calls get; \
-                 lists that need a login are seen by other clients if its operator logs in to it as \
+                 for other clients to see lists that need a login, its operator logs in to it as \
                  well: the gateway's status has the link"
             )),
             (Some(_), false) if config.authenticates() => Some(
@@ -135,8 +135,8 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
         Some(match by_link {
             Some(by_link) => format!("servers.{name}: {by_link}. At a terminal: {by_terminal}"),
             None => format!(
-                "servers.{name}: somebody has to log in to it first, with {by_terminal}: browsers \
-                 cannot come back to a gateway on this address without `public_url`"
+                "servers.{name}: a login is needed first, with {by_terminal}: browsers cannot \
+                 return to a gateway on this address without `public_url`"
             ),
         })
     };
@@ -161,10 +161,9 @@ pub(super) fn find_shared_callbacks(config: &Config) -> Vec<String> {
     let warn = |server: &Arc<ServerConfig>| {
         let (name, path) = (&server.name, GrantBook::CALLBACK_PATH);
         format!(
-            "servers.{name}.oauth: its answers come to the callback of all servers ({path}), and are \
-             told from theirs only if the authorization server names itself in them (`iss`): set \
-             `require_iss = true` if it does, or register the callback {path}/{name} there and set \
-             `callback = \"server\"`"
+            "servers.{name}.oauth: its answers use the callback of all servers ({path}), which \
+             needs `iss` in them: set `require_iss = true` if the authorization server sends it, \
+             or register the callback {path}/{name} there and set `callback = \"server\"`"
         )
     };
     logins.filter(is_shared).map(warn).collect()

@@ -25,7 +25,7 @@ pub enum ScriptError {
     #[error("cannot start the process that runs code")]
     Spawn(#[from] SpawnError),
     /// The child refused to run, or exited before it was ready.
-    #[error("the process that runs code did not start: {}", if last_words.is_empty() { "it did not say why" } else { last_words })]
+    #[error("the process that runs code did not start: {}", if last_words.is_empty() { "no reason given" } else { last_words })]
     Refused {
         /// Its last lines on standard error.
         last_words: String,
@@ -66,7 +66,7 @@ pub enum ScriptFault {
         position: Option<CodePosition>,
     },
     /// The code waits, and no pending call could make it continue.
-    #[error("the code awaits a promise that nothing will ever settle")]
+    #[error("the code awaits a promise that is never settled")]
     NeverSettles,
     /// The processor time is exhausted.
     #[error("the code used more than {limit:?} of processor time")]
@@ -81,7 +81,7 @@ pub enum ScriptFault {
         limit: Duration,
     },
     /// The wall time is exhausted.
-    #[error("the code was not done after {limit:?}")]
+    #[error("the code did not finish within {limit:?}")]
     WallTime {
         /// The bound.
         limit: Duration,
@@ -112,7 +112,7 @@ pub enum ScriptFault {
     #[error("the process that ran the code made a forbidden system call and was killed")]
     ForbiddenCall,
     /// The child sent a forbidden message, and was killed for it.
-    #[error("the process that ran the code broke a rule and was killed: {0}")]
+    #[error("the process that ran the code violated the protocol and was killed: {0}")]
     Violation(ProtocolViolation),
     /// A signal ended the child, such as the one sent by a system without free memory.
     #[error("the process that ran the code was killed by signal {signal}{}", cause_of(*signal))]

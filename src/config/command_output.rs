@@ -36,7 +36,7 @@ pub enum CommandFault {
         last_line: String,
     },
     /// It takes too long.
-    #[error("no end within {}s", PATIENCE.as_secs())]
+    #[error("did not end within {}s", PATIENCE.as_secs())]
     Timeout,
     /// It writes too much.
     #[error("expected at most {MAX_OUTPUT} bytes, found more")]
@@ -76,7 +76,7 @@ pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
             }
             Err(fault) => {
                 let program = program_of(line);
-                tracing::warn!(program, %fault, "a command of the configuration fails: its last output stays");
+                tracing::warn!(program, %fault, "a command of the configuration failed: its last output is kept");
             }
         }
     }

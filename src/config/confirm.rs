@@ -49,7 +49,7 @@ impl Setting for ConfirmChoice {
     fn allowed_words() -> &'static [(&'static str, &'static str)] {
         &[(
             DESTRUCTIVE,
-            " before calls of all tools but those whose annotations say `readOnlyHint = true` or \
+            " before calls of all tools except those annotated with `readOnlyHint = true` or \
              `destructiveHint = false`, if the server is `trusted`",
         )]
     }

@@ -151,7 +151,8 @@ impl EmbeddingsProblem {
             Self::NoSource => "add model = \"FOLDER\", or url = \"https://…/v1/embeddings\"",
             Self::TwoSources => "keep one of them",
             Self::NoModelName => {
-                "add model_name = \"text-embedding-3-small\", or as your service says"
+                "add model_name = \"text-embedding-3-small\", or the name of the model at \
+                     your service"
             }
             Self::OtherSource => "remove it, or use the service at `url` instead of `model`",
         }

@@ -62,11 +62,11 @@ impl ConfigProblem {
             Self::HiddenArgument { .. } => "remove one of them",
             Self::ArgumentName => "choose a name that no other argument of the tool has",
             Self::ArgumentSource => "name an argument that clients or `value` set",
-            Self::OwnAnswer => "set one of them; `text` may stand beside `calls`",
+            Self::OwnAnswer => "set one of them; `text` can be combined with `calls`",
             Self::CallName => "use letters, digits, `_` and `-`, and not `arguments`",
             Self::ArgumentTemplate => "write `{{` and `}}` for braces",
             Self::NoSuchCall { .. } => "begin with `arguments` or with the name of a call",
-            Self::CallCycle => "remove a path that leads back",
+            Self::CallCycle => "remove a path that refers back",
             Self::TooManyCalls { .. } => "divide it into several tools",
             Self::NestedOwnTool { .. } => "call the servers' tools themselves",
             Self::PublicName | Self::ProfileName | Self::RuleName => {
@@ -81,8 +81,8 @@ impl ConfigProblem {
                 "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
             }
             Self::ClientsMissing { .. } => {
-                "add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where \
-                 something before the gateway knows who is calling"
+                "add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" if a \
+                 proxy in front of the gateway authenticates clients"
             }
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"

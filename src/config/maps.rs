@@ -218,7 +218,7 @@ impl SectionPart for ServerName {
 impl SectionPart for Vec<(NativeName, ToolOverride)> {
     fn part_rows() -> Vec<SettingRow> {
         const DOC: &[&str] =
-            &["What clients see of one tool: `TOOL` is the server's own name for it."];
+            &["Presentation of one tool to clients; `TOOL` is the server's own name for it."];
         vec![SettingRow::for_setting::<ToolOverride>("TOOL", DOC, None).for_any_key()]
     }
 

@@ -188,7 +188,7 @@ impl HeaderSetting {
             HeaderName::from_bytes(text.as_bytes()).map_err(|_| ConfigProblem::HeaderName)?;
         let lower = name.as_str();
         if lower.starts_with("mcp-") {
-            let reason = "headers that begin with Mcp- are the protocol's";
+            let reason = "headers that begin with Mcp- are reserved for the protocol";
             return Err(ConfigProblem::HeaderReserved { reason });
         }
         match RESERVED.iter().find(|(_, names)| names.contains(&lower)) {

@@ -279,13 +279,13 @@ pub enum OauthProblem {
     #[error("the token is here and in a file")]
     TwoPlaces,
     /// Tokens of several issuers.
-    #[error("there are several issuers, and this server does not say whose tokens it exchanges")]
+    #[error("there are several issuers, but this server has no `subject_issuer`")]
     ManyIssuers,
     /// A name without a table of issuers.
     #[error("there is no issuer of this name")]
     UnknownIssuer,
     /// A way to authenticate without a setting that it needs.
-    #[error("the way to authenticate needs {needed}")]
+    #[error("this authentication method needs {needed}")]
     AuthNeeds {
         /// The missing setting.
         needed: &'static str,

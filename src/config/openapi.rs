@@ -221,9 +221,9 @@ impl HttpVerb {
 
 impl SectionPart for DocumentSource {
     fn part_rows() -> Vec<SettingRow> {
-        const DOCUMENT: &[&str] = &["The OpenAPI document of a plain HTTP API, whose operations \
-            become tools: a URL or the path of a file, in JSON or YAML."];
-        const KIND: &[&str] = &["What the server at `url` speaks."];
+        const DOCUMENT: &[&str] = &["The OpenAPI document of a plain HTTP API: a URL or the path \
+                                     of a file, in JSON or YAML. Its operations become tools."];
+        const KIND: &[&str] = &["Protocol of the server at `url`."];
         vec![
             SettingRow::for_setting::<DocumentSetting>("openapi", DOCUMENT, None),
             SettingRow::for_setting::<ServerProtocol>("kind", KIND, Some("\"mcp\"")),

@@ -111,7 +111,7 @@ pub enum ConfigProblem {
         name: &'static str,
     },
     /// A setting of meta-tools in a profile that has none.
-    #[error("the profile has no `discovery`, which this belongs to")]
+    #[error("this setting needs `discovery` in the profile")]
     NoDiscovery,
     /// A fault of `[search.embeddings]`.
     #[error(transparent)]
@@ -242,7 +242,7 @@ pub enum ConfigProblem {
     #[error("not the name of a rule")]
     RuleName,
     /// A text in the arguments of a call is not a template.
-    #[error("not a template: a brace is alone, or has no path in it")]
+    #[error("not a template: unmatched brace, or no path within braces")]
     ArgumentTemplate,
     /// A path begins with the name of no call.
     #[error("a path begins with `{name}`, which is no call of this tool")]
@@ -251,7 +251,7 @@ pub enum ConfigProblem {
         name: String,
     },
     /// Calls need the results of one another.
-    #[error("its calls wait for one another")]
+    #[error("its calls depend on one another")]
     CallCycle,
     /// A tool has too many calls.
     #[error("a tool has at most {max} calls")]

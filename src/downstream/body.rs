@@ -22,7 +22,7 @@ pub enum Body {
 /// A body that ended early. The connection is closed without a proper end, so that the client does
 /// not take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the answer broke off")]
+#[error("the answer ended early")]
 pub struct BrokenOff;
 
 impl Body {

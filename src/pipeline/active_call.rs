@@ -372,7 +372,7 @@ impl ActiveCall {
     fn receive_question(&mut self, id: Id, question: Question) {
         let refusal = refusal_reason(&question, self.asker.abilities(), self.open.questions.len());
         if let Some(text) = refusal {
-            tracing::debug!(server = ?self.asker.server, method = question.method, "the server asks in vain");
+            tracing::debug!(server = ?self.asker.server, method = question.method, "a server request is refused");
             return self.reply.answer_question(id, refusal_response(&text));
         }
         let mut question =
@@ -464,7 +464,7 @@ pub(super) fn refusal_reason(
     open: usize,
 ) -> Option<String> {
     if !question.is_known() {
-        Some(format!("clients of this gateway cannot be asked for {}", question.method))
+        Some(format!("clients of this gateway do not support {}", question.method))
     } else if question.is_ambiguous() {
         Some(format!("the params of {} have a duplicate key", question.method))
     } else if let Some(missing) = question.missing_capability(abilities) {

@@ -176,8 +176,8 @@ fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
 /// number of tools by server.
 fn explain_meta_tools(view: &View) -> String {
     format!(
-        "Most tools are not listed. `{}` finds them by what they do, and they are called through the \
-         other tools of the gateway. Servers, and how many tools they have: {}.",
+        "Most tools are not listed. `{}` finds them by their purpose; call them through the other \
+         tools of the gateway. Number of tools per server: {}.",
         MetaTool::Find.name(),
         view.catalog.name_servers()
     )

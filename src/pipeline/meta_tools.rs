@@ -87,7 +87,7 @@ fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
     let others: Vec<_> = others.map(|(key, _)| clip(key, LONGEST_TEXT)).collect();
     let raw = view.catalog.listed_tool(&name).filter(|_| !others.is_empty())?;
     let line = format!(
-        "{} belong(s) into `arguments`, which is an object of the arguments of {name}",
+        "{} belong(s) in `arguments`, the object with the arguments of {name}",
         others.join(", ")
     );
     Some(explain_violations(ArgumentViolations::of_line(line), &raw))
@@ -275,7 +275,7 @@ fn find_elements(
     let noun = kind.member();
     let head = match found.first() {
         None if count == 0 => format!("There are no {noun}."),
-        None => format!("None of {count} {noun} fits. Ask in other words."),
+        None => format!("None of {count} {noun} matches. Try other words."),
         Some(best) if !best.is_confident => {
             format!("None of {count} {noun} fits well. The nearest:")
         }

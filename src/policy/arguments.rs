@@ -78,8 +78,8 @@ impl Policy {
                 let lines = violations.lines.join("; ");
                 tracing::info!(
                     %server, tool = %name, violations = lines, arguments = choice.as_str(),
-                    "arguments were refused: `arguments = \"coerce\"` or \"off\", of the server or the \
-                     tool, is for servers that are lenient"
+                    "arguments were refused: if the server is lenient, set `arguments = \
+                     \"coerce\"` or \"off\" for it or the tool"
                 );
                 Err(Failure::InvalidArguments(violations))
             }

@@ -313,7 +313,7 @@ fn log_interceptor(name: &InterceptorName, phase: &Phase) {
         Phase::HalfOpen { .. } => "half-open",
         Phase::Closed { .. } => "closed",
     };
-    tracing::warn!(interceptor = %name, state, "the circuit breaker of an interceptor");
+    tracing::warn!(interceptor = %name, state, "the circuit breaker of an interceptor has changed");
 }
 
 /// Derives the server's state from the end of a call; `None` if it shows nothing.

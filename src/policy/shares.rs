@@ -62,10 +62,10 @@ impl ShareBounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BoundReached {
     /// [`ShareBounds::all`].
-    #[error("all clients together hold the most that they may")]
+    #[error("the limit for all clients together is reached")]
     All,
     /// [`ShareBounds::each`].
-    #[error("this client holds the most that it may")]
+    #[error("the limit for this client is reached")]
     Each,
 }
 

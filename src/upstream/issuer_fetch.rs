@@ -36,9 +36,9 @@ enum KeyFetchFault {
     NoMetadata { issuer: String },
     #[error("the metadata at {url} is not JSON with `issuer` and `jwks_uri`")]
     Metadata { url: Url },
-    #[error("the metadata at {url} is of another issuer: {found}")]
+    #[error("the metadata at {url} names another issuer: {found}")]
     OtherIssuer { url: Url, found: String },
-    #[error("the metadata names keys at {found}, which is neither HTTPS nor this machine")]
+    #[error("the metadata names keys at {found}, which is neither HTTPS nor on this machine")]
     UnsafeKeys { found: String },
     #[error("the issuer is not a URL")]
     Issuer,

@@ -71,7 +71,7 @@ pub struct VaultError {
 #[derive(Debug, thiserror::Error)]
 pub enum VaultFault {
     /// The system's error, such as a full disk. The file is as it was before.
-    #[error("the system cannot read or write it; what it held before is unchanged")]
+    #[error("the system cannot read or write it; its previous contents are unchanged")]
     System(#[from] io::Error),
     /// The path names no regular file, or another user may write to it.
     #[error("expected a regular file that only the gateway's own user can write to")]
@@ -117,7 +117,7 @@ pub enum VaultFault {
         unit: &'static str,
     },
     /// The cryptographic library refuses.
-    #[error("the cryptographic library seals nothing")]
+    #[error("the cryptographic library cannot seal")]
     Cipher,
     /// The task that worked on it ended early.
     #[error("the operation was interrupted")]

@@ -228,11 +228,11 @@ fn check_warns_of_credentials_of_clients_that_go_on_to_servers() {
         let config = file(folder.path(), &format!("[servers.s]\nurl = \"http://x/\"\n{lines}\n"));
         let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
         let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
-        let told =
-            header.map(|it| format!("warning: servers.s: what clients send as `{it}` goes on"));
+        let told = header
+            .map(|it| format!("warning: servers.s: the `{it}` header of clients is forwarded"));
         match told {
             Some(told) => assert!(warned.contains(&told) && !warned.contains("tenant"), "{warned}"),
-            None => assert!(!warned.contains("goes on"), "{warned}"),
+            None => assert!(!warned.contains("is forwarded"), "{warned}"),
         }
     }
 }
@@ -450,7 +450,7 @@ fn check_says_who_has_to_log_in_and_where() {
     let unreachable = file(folder.path(), &format!("{far}{}", server("a", "")));
     trunkline(&["check", "--config", &unreachable])
         .exits_with(DONE)
-        .prints(&["somebody has to log in", "without `public_url`"]);
+        .prints(&["a login is needed first", "without `public_url`"]);
     let issuer = "[issuers.company]\nissuer = \"https://login.example\"\n";
     let relayed = format!("{issuer}client_id = \"mcp-clients\"\naudience = [\"api://gateway\"]\n");
     let relayed = file(folder.path(), &format!("{relayed}{}", server("b", own)));

@@ -164,7 +164,7 @@ fn a_check_prints_what_each_denial_matches_and_warns_where_others_can_rename() {
         ],
     );
     let warned = &checked.0.stderr;
-    contains_all(warned, &["\"gti__x\" begins with the prefix of no server"]);
+    contains_all(warned, &["\"gti__x\" does not begin with the prefix of any server"]);
     let warned = String::from_utf8_lossy(warned);
     assert!(!warned.contains("other servers can"), "{warned}");
 

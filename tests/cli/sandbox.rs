@@ -10,7 +10,7 @@ const OLD_KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ol
 
 #[test]
 fn a_gateway_on_an_older_kernel_says_in_log_and_status_what_a_sandbox_does_not_enforce() {
-    let gap = "does not keep the child from signals";
+    let gap = "cannot block signals";
     for (abi, scopes, is_told) in
         [("5", "", true), ("5", "scopes = false", false), ("6", "", false)]
     {

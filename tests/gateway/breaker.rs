@@ -31,7 +31,7 @@ async fn state(gateway: &Gateway) -> Value {
 /// Returns true if the breaker refused a call.
 #[track_caller]
 fn is_refused(said: &Said) -> bool {
-    said.is_error() && said.text().contains("it is called again in")
+    said.is_error() && said.text().contains("try again in")
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use crate::support::{Said, Step, Upstream, client_table, within};
 
 #[track_caller]
 fn is_used(said: &Said) -> bool {
-    said.code() == -32_602 && said.body.contains("the call that the user has agreed to was made")
+    said.code() == -32_602
+        && said.body.contains("the call with the consent of the user was already made")
 }
 
 #[tokio::test]

@@ -129,11 +129,11 @@ async fn a_refused_call_says_what_is_needed_to_make_it_rightly() {
         // Typical mistakes of models.
         let flat = json!({ "name": "m__find_issue", "repo": "r", "query": "q" });
         let said = client.call("call_tool", flat).await;
-        let expected = "repo, query belong(s) into `arguments`";
+        let expected = "repo, query belong(s) in `arguments`";
         assert!(said.is_error() && said.text().contains(expected), "{era}: {}", said.text());
         assert!(said.text().contains(r#""required":["repo","query"]"#), "{era}: {}", said.text());
         let said = through(&client, "call_tool", "find_tools", json!({ "query": "x" })).await;
-        assert!(said.text().contains("find_tools is called directly"), "{era}: {said:?}");
+        assert!(said.text().contains("call find_tools directly"), "{era}: {said:?}");
         let said = client.call("describe_tools", json!({ "names": "m__ping" })).await;
         assert_eq!(said.result()["structuredContent"]["tools"][0]["name"], "m__ping", "{era}");
         let said = client.call("find_tools", json!({ "query": "x", "kind": "skills" })).await;

@@ -153,7 +153,7 @@ async fn a_cursor_that_leads_back_ends_the_list_and_keeps_its_entries() {
         for (cursor, pages, flaw) in [
             (json!("again"), 2, "returned before"),
             (json!(""), 1, "empty nextCursor"),
-            (json!(7), 1, "is no string"),
+            (json!(7), 1, "is not a string"),
         ] {
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);

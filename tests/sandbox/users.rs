@@ -86,7 +86,7 @@ async fn a_server_without_a_number_does_not_start() {
     let homes = folder.path().join("homes");
     assert!(run(&server("one", "64200-64200", &homes, WHO)).await.0.starts_with("64200 64200"));
     for (name, range, fault) in
-        [("two", "64200-64200", "no number left"), ("one", "64300-64399", "belongs to user 64200")]
+        [("two", "64200-64200", "no user id left"), ("one", "64300-64399", "belongs to user 64200")]
     {
         let spec = server(name, range, &homes, WHO);
         let found = probe_sandbox(&spec, Path::new(TRUNKLINE)).unwrap_err();

@@ -155,7 +155,7 @@ fn troubles(out: &mut String, contest: &Contest, tallies: &[Tally]) {
     if tallies.iter().all(|tally| tally.troubles.is_empty()) {
         return;
     }
-    out.push_str("<h2>What failed</h2>\n");
+    out.push_str("<h2>Failures</h2>\n");
     let head = ["", "how often", "the first"].map(str::to_owned);
     let rows = contest.contenders.iter().zip(tallies).flat_map(|(contender, tally)| {
         tally.troubles.iter().map(|(kind, (count, first))| {

@@ -81,8 +81,8 @@ impl BenchReport<'_> {
         if busiest > 0.85 {
             let percent = busiest * 100.0;
             remarks.push(format!(
-                "the load generator's own threads were busy {percent:.0} % of the time: what it \
-                 measured may be itself; --threads gives it more"
+                "the load generator's own threads were busy {percent:.0} % of the time: the \
+                 figures may be its own; --threads gives it more"
             ));
         }
         if unsent > 0 {

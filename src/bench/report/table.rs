@@ -49,7 +49,7 @@ fn alone(out: &mut String, contest: &Contest) {
     if whole.tool_errors > 0 {
         let _ = writeln!(
             out,
-            "  tool errors  {:>12}   answers that say isError",
+            "  tool errors  {:>12}   answers with isError",
             grouped(whole.tool_errors)
         );
     }
@@ -176,7 +176,7 @@ fn compared(out: &mut String, contest: &Contest) {
 fn additions(out: &mut String, contest: &Contest, wide: usize) {
     let base = contest.contenders.get(contest.base).map(|base| base.name.as_str());
     let base = base.unwrap_or_default();
-    let _ = writeln!(out, "\n  added to the direct way, and that times what {base} adds");
+    let _ = writeln!(out, "\n  overhead over the direct way, and as a multiple of that of {base}");
     for (place, contender) in contest.contenders.iter().enumerate() {
         if Some(place) == contest.direct {
             continue;

@@ -18,7 +18,7 @@ pub struct InterceptorRefusal {
 
 /// An interceptor that did not decide about a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the interceptor {interceptor} has to check this, and does not answer: {fault}")]
+#[error("the interceptor {interceptor}, which must check this, is not available: {fault}")]
 pub struct InterceptorOutage {
     /// Its name in the configuration.
     pub interceptor: String,
@@ -39,7 +39,7 @@ pub enum InterceptorFault {
         after: Duration,
     },
     /// Too many of its answers have failed, and it gets no messages for a while.
-    #[error("it has failed too often, and is left alone for a while")]
+    #[error("it has failed too often: it is not called for a while")]
     BreakerOpen,
     /// An HTTP status other than 200.
     #[error("it answered with HTTP {status}")]

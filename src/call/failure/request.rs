@@ -73,7 +73,7 @@ pub enum RequestFault {
     #[error("duplicate header with credentials")]
     DuplicateCredentials,
     /// A token in the URL, where logs and caches would keep it.
-    #[error("a token belongs into the Authorization header, never into the URL")]
+    #[error("a token belongs in the Authorization header, never into the URL")]
     TokenInQuery,
     /// The endpoint does not support the HTTP method.
     #[error("POST a JSON-RPC message, or GET and DELETE with the Mcp-Session-Id of a session")]
@@ -323,7 +323,7 @@ pub enum StateError {
     #[error("its call is no longer waiting for input")]
     Ended,
     /// It proves the user's consent to one call, which has been made already.
-    #[error("the call that the user has agreed to was made: call again without it")]
+    #[error("the call with the consent of the user was already made: call again without it")]
     Used,
 }
 

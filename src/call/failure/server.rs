@@ -75,7 +75,8 @@ pub enum ServerFault {
     },
     /// Large responses have used up their memory limit.
     #[error(
-        "its response was dropped: large responses take as much memory as they may (limits.{setting})"
+        "its response was dropped: the memory limit for large responses is reached \
+             (limits.{setting})"
     )]
     MemoryUsedUp {
         /// The setting below `limits`.

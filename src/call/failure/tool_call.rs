@@ -69,13 +69,13 @@ pub enum MetaCallRefusal {
         similar: Vec<String>,
     },
     /// The tool is a meta-tool itself.
-    #[error("{name} is called directly, not by another tool")]
+    #[error("call {name} directly, not through another tool")]
     CalledDirectly {
         /// The name of the meta-tool.
         name: &'static str,
     },
     /// The tool is for another meta-tool.
-    #[error("{name} is not called by this tool, but by {right}")]
+    #[error("call {name} with {right}, not with this tool")]
     OtherIntent {
         /// The name of the tool.
         name: String,

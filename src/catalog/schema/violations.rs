@@ -141,7 +141,7 @@ fn limit_message(kind: &Kind, got: &str) -> String {
         Kind::MaxProperties { limit } => format!("expected at most {limit} properties"),
         Kind::UnevaluatedItems { .. } => format!("expected fewer items in this {got}"),
         Kind::UniqueItems => "expected items that differ from each other".to_owned(),
-        Kind::Contains => "expected an item that fits what the array must contain".to_owned(),
+        Kind::Contains => "expected items that match the `contains` of the array".to_owned(),
         kind => format!("this {got} breaks the rule {}", kind.keyword()),
     }
 }
@@ -225,5 +225,5 @@ const MAX_CHARS: usize = 80;
 pub(super) const MAX_COST_OF_ALL: usize = 512 * 1024;
 /// Up to this cost, the first violation is collected.
 const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
-const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; \
-    these are too large or too deeply nested to say where they do not";
+const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; these are too \
+                       large or too deeply nested to locate the violation";

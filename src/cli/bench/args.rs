@@ -157,7 +157,7 @@ fn time(text: &str) -> Result<Duration, String> {
     let number: f64 = number.parse().map_err(|_| "a time is a number with us, ms, s, m or h")?;
     let seconds = number * worth;
     if seconds > 86_400.0 {
-        return Err("a day is the longest".into());
+        return Err("the longest time is a day".into());
     }
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

@@ -156,7 +156,7 @@ async fn listens(
     loop {
         let from = said.len();
         if said.len() > MOST_LOG || log.read_line(&mut said).await? == 0 {
-            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            let last = said.lines().last().unwrap_or("it printed nothing").to_owned();
             return Err(io::Error::other(last));
         }
         let line = said.get(from..).unwrap_or_default();

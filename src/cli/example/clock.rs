@@ -183,7 +183,7 @@ impl Toolbox for ClockTools {
                 "search",
                 "Search time zones",
                 Effect::Reads,
-                "Find time zones whose name contains a text, with the time it is there.",
+                "Find time zones by a part of their name, with their current time.",
             ),
             tool::<Countdown, Finished>(
                 "countdown",

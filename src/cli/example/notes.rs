@@ -145,14 +145,14 @@ impl Toolbox for NotesTools {
                 "search",
                 "Search notes",
                 Effect::Reads,
-                "Find notes by words in title, text or tags, whatever their case.",
+                "Find notes by words in title, text or tags, in any case.",
             ),
             tool::<ById, Note>("read", "Read a note", Effect::Reads, "Read a note by its id."),
             tool::<ById, Note>(
                 "delete",
                 "Delete a note",
                 Effect::Deletes,
-                "Delete a note by its id, for good. Returns what was deleted.",
+                "Delete a note by its id, for good. Returns the deleted note.",
             ),
         ]
     }

@@ -100,8 +100,8 @@ struct WriteOptions {
 const EXAMPLES: &str = "\
 Examples:
   trunkline export --client cursor                     # show what would change
-  trunkline export --client cursor --write --replace   # and take out what was imported
-  trunkline export --client cursor --undo              # as it was before, byte for byte";
+  trunkline export --client cursor --write --replace   # and remove the imported servers
+  trunkline export --client cursor --undo              # restore the file, byte for byte";
 
 pub(super) fn run(args: &ExportArgs) -> ExitCode {
     let folders = UserFolders::from_environment();

@@ -153,7 +153,7 @@ fn report_written(plan: &ImportPlan, gateway: &GatewayFile, file: &WriteOutcome)
     let config = gateway.label();
     for entry in &plan.entries {
         let table = entry.section.key();
-        let state = if entry.inactive.is_some() { ", as a comment that says why" } else { "" };
+        let state = if entry.inactive.is_some() { ", as a comment with the reason" } else { "" };
         let _ = writeln!(text, "{config}: added [{table}.{}]{state}", entry.name);
     }
     for secret in &plan.secrets {

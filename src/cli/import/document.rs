@@ -66,7 +66,7 @@ pub(in crate::cli) enum DocumentError {
     },
     /// The file has no servers in a known form.
     #[error(
-        "{file}: no MCP servers in a form that is known; --from NAME names the program that it belongs to"
+        "{file}: no MCP servers in a known form; name the program of the file with --from NAME"
     )]
     Unknown {
         /// Its name.

@@ -66,7 +66,7 @@ pub(in crate::cli) enum InactiveReason {
         setting: &'static str,
     },
     /// A server of a profile is missing.
-    #[error("[servers.{server}] is a comment or missing: it has to be there first")]
+    #[error("[servers.{server}] is a comment or missing: add it first")]
     MissingServer {
         /// The server.
         server: String,

@@ -77,11 +77,11 @@ Programs:
   lm-studio, signalwire, ava, action-servers, openlegion
 
 Examples:
-  trunkline import                          # what there is to import
+  trunkline import                          # list the known configurations
   trunkline import cursor                   # print the TOML
   trunkline import cursor --write           # add it to gateway.toml
   trunkline import ./agents.yaml --write
-  trunkline import --undo                   # gateway.toml as it was before
+  trunkline import --undo                   # restore gateway.toml
   pbpaste | trunkline import -";
 
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
@@ -127,8 +127,8 @@ fn list_found(folders: &UserFolders) -> String {
     let alone = format!("{first:<width$}", width = first.len() + " --write".len());
     let _ = write!(
         text,
-        "\nNext:\n  trunkline import {alone}   # print what would be added to gateway.toml\n  \
-         trunkline import {first} --write   # add it\n"
+        "\nNext:\n  trunkline import {alone}   # print the additions to gateway.toml\n  trunkline \
+         import {first} --write   # add it\n"
     );
     text
 }

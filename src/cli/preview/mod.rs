@@ -35,7 +35,7 @@ impl FileChange<'_> {
     pub(super) fn render_diff(&self) -> String {
         let (before, after) = (self.hide_values(self.before), self.hide_values(self.after));
         if before == after && self.before != self.after {
-            return format!("{}: only a value changes that is not shown\n", self.name);
+            return format!("{}: only a hidden value changes\n", self.name);
         }
         unified_diff(self.name, &before, &after)
     }

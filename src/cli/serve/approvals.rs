@@ -33,7 +33,7 @@ async fn follow_folder(folder: BaselineFolder, snapshots: Arc<Snapshots>) {
     let _watcher = match watching {
         Ok(watcher) => watcher,
         Err(error) => {
-            tracing::warn!(%error, "approved definitions are taken up at the next start only");
+            tracing::warn!(%error, "approved definitions take effect at the next start only");
             return;
         }
     };

@@ -96,7 +96,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
         tokio::select! {
             () = running.stop() => {}
             // A second signal requests an immediate end. The guardian ends the remaining children.
-            () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
+            () = signals::told_to_stop() => tracing::warn!("second stop signal: exiting immediately"),
         }
         Ok::<_, ServeError>(())
     });

@@ -45,7 +45,7 @@ async fn hangups(reloader: Arc<Reloader>) {
 }
 
 fn listen(kind: SignalKind) -> Option<Signal> {
-    signal(kind).inspect_err(|error| tracing::error!(%error, "a signal cannot be heard")).ok()
+    signal(kind).inspect_err(|error| tracing::error!(%error, "cannot listen for a signal")).ok()
 }
 
 async fn heard(signal: &mut Option<Signal>) {

@@ -60,8 +60,8 @@ fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize
                 tokens,
                 budget = profile.budget,
                 dearest = dearest.collect::<Vec<_>>().join(", "),
-                "the tools that clients list take up more tokens than the profile's budget: \
-                 discovery = \"search\", slim or fewer tools make them fewer"
+                "the tools that clients list take more tokens than the profile's budget: use \
+                 discovery = \"search\", slim or fewer tools"
             );
         }
     }

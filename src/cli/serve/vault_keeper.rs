@@ -43,7 +43,10 @@ pub(super) fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if let Err(error) = grants.follow_vault().await {
-                tracing::warn!("what another process wrote is not read: {}", error_chain(&error));
+                tracing::warn!(
+                    "cannot read the changes of another process: {}",
+                    error_chain(&error)
+                );
             }
         }
     })

@@ -207,12 +207,12 @@ mod tests {
             ),
             (
                 "[tools.t.calls.a]\ntool = \"s__x\"\narguments = { x = \"{a.c}\" }",
-                "wait for one another",
+                "depend on one another",
             ),
             (
                 "[tools.t.calls.a]\ntool = \"s__x\"\narguments = { x = \"{b.c}\" }\n\
                  [tools.t.calls.b]\ntool = \"s__x\"\narguments = { x = \"{a.c}\" }",
-                "wait for one another",
+                "depend on one another",
             ),
             ("[tools.t.calls.a]\ntool = \"s__x\"\narguments = { x = \"{\" }", "not a template"),
             (&many, "at most 16 calls"),

@@ -92,7 +92,7 @@ pub(in crate::downstream) fn lead_to(place: &str, cookie: Option<HeaderValue>) -
 
 /// Shows a fault, without any input from the browser.
 pub(super) fn fault_page(fault: &LoginFault) -> Response<Body> {
-    tracing::info!(fault = error_chain(fault), "a login does not go on");
+    tracing::info!(fault = error_chain(fault), "a login cannot continue");
     let text = escape_html(&fault.to_string());
     let content = format!("<p>{text}. Make the call again to get another link.</p>\n");
     let page = Page { status: status_of(fault), ..Page::new("You are not logged in", content) };

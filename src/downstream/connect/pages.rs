@@ -78,9 +78,10 @@ impl Visitor<'_> {
         };
         format!(
             "<p>The link was given to {owner}, to use the server {server} with your account at \
-             {issuer}.</p>\n<p>Your browser goes to {place} next.{elsewhere}</p>\n{scopes}<p class=\"warning\">If you continue, {owner} acts at {server} \
-             with <strong>your</strong> account. Continue only if you asked for this link yourself. \
-             If somebody sent it to you, cancel.</p>\n"
+             {issuer}.</p>\n<p>Your browser goes to {place} next.{elsewhere}</p>\n{scopes}<p \
+             class=\"warning\">If you continue, {owner} acts at {server} with \
+             <strong>your</strong> account. Continue only if you asked for this link yourself. If \
+             you received it from someone else, cancel.</p>\n"
         )
     }
 
@@ -104,9 +105,9 @@ impl Visitor<'_> {
     ) -> Response<Body> {
         let (own, other) = (self.name_owner(own), self.name_owner(other));
         let content = format!(
-            "<p class=\"warning\">This browser belongs to {own}, and the link was given to {other}. \
-             Somebody may want you to log in for them. Nothing was done.</p>\n\
-             <p>If the link is yours, sign out first, and open it again.</p>\n{}",
+            "<p class=\"warning\">This browser belongs to {own}, and the link was given to \
+             {other}. Another person may be trying to make you log in for them. Nothing was \
+             done.</p>\n<p>If the link is yours, sign out first, and open it again.</p>\n{}",
             self.leave_form(browser),
         );
         let page = Page::new("The link is not yours", content);
@@ -268,8 +269,8 @@ impl Visitor<'_> {
                 format!("The login at {name} is revoked.")
             }
             Ok(RevocationOutcome::NoEndpoint) => format!(
-                "The gateway has deleted the login at {name}. The provider cannot be told: end it \
-                 in the settings of your account there."
+                "The gateway has deleted the login at {name}. The provider offers no revocation: \
+                 end the login in the settings of your account there."
             ),
             Ok(RevocationOutcome::Refused { reason }) => format!(
                 "The gateway has deleted the login at {name}. The provider has not revoked it \
@@ -338,10 +339,10 @@ impl Visitor<'_> {
 
 /// Builds the page for a browser without an owner.
 fn unknown_visitor() -> Response<Body> {
-    let content = "<p>The gateway does not know whose connections to show. Open a link that it has \
-                   given to you: the one in the answer to a call that needs a login, or one that \
-                   your client gets with its key:</p>\n\
-                   <pre>curl -X POST -H \"Authorization: Bearer KEY\" GATEWAY/connect</pre>\n";
+    let content = "<p>The gateway cannot identify you. Open a link that it has given to you: the \
+                   one in the answer to a call that needs a login, or one that your client gets \
+                   with its key:</p>\n<pre>curl -X POST -H \"Authorization: Bearer KEY\" \
+                   GATEWAY/connect</pre>\n";
     let page = Page::new("Who are you?", content.to_owned());
     Page { status: StatusCode::UNAUTHORIZED, ..page }.into_response()
 }

@@ -100,7 +100,7 @@ impl Sessions {
         drop(open);
         self.send_opened(&session);
         if let Some(ended) = ended {
-            tracing::debug!("the longest idle session ended: its client opens too many");
+            tracing::debug!("the longest idle session is closed: its client opens too many");
             self.end(&ended);
         }
         Ok(session)

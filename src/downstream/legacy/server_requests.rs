@@ -97,9 +97,9 @@ impl Inquiry {
             }
             if !self.streams || !question.is_known() {
                 let text = if self.streams {
-                    format!("the client knows no {}", question.method)
+                    format!("the client does not support {}", question.method)
                 } else {
-                    "the client takes no event stream, on which it could be asked".to_owned()
+                    "the client accepts no event stream, which server requests need".to_owned()
                 };
                 let error = jsonrpc::error_object(code::METHOD_NOT_FOUND, &text);
                 self.answered.push((key, Response::Error(error.into())));
@@ -159,7 +159,7 @@ impl Inquiry {
 
     fn withdraw(&mut self, number: u64) {
         self.session.unexpect(number);
-        let params = json!({ "requestId": number, "reason": "the server no longer asks" });
+        let params = json!({ "requestId": number, "reason": "the server withdrew the request" });
         self.untold.push_back(Event::Notice(Notice {
             method: notification::CANCELLED.into(),
             params: params.to_string().into(),

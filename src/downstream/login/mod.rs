@@ -94,7 +94,7 @@ impl McpService {
         };
         answered.unwrap_or_else(|fault| {
             let (issuer, reason) = (relay.issuer(), error_chain(&fault));
-            tracing::debug!(%issuer, client = %peer.addr, reason, "login not passed on");
+            tracing::debug!(%issuer, client = %peer.addr, reason, "login not relayed");
             fault_response(&fault)
         })
     }

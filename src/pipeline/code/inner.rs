@@ -146,7 +146,7 @@ impl InnerCourse {
             self.rounds += 1;
             let mut active = CallAwaitingClient(Some(active));
             if self.rounds > MOST_ROUNDS {
-                return ended(Err(format!("it has asked for input {MOST_ROUNDS} times")));
+                return ended(Err(format!("it has requested input {MOST_ROUNDS} times")));
             }
             let state = asked.state.map(|(state, _)| state);
             if !asked.questions.is_empty() {

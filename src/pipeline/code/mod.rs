@@ -146,7 +146,7 @@ fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
         error.to_string()
     } else {
         tracing::warn!("code cannot be run: {}", error_chain(error));
-        "Code cannot be run here at the moment; the log of the gateway says why".to_owned()
+        "Code cannot be run at the moment; the log of the gateway has the reason".to_owned()
     };
     let result = ResultBody::parse(tool_error(&text).into()).map_err(InternalFault::Result)?;
     Ok(Answer::Result(result))
@@ -311,7 +311,7 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     };
     if outcome.is_cut {
         separate(&mut message);
-        message.push_str("… (more was printed than is kept)\n");
+        message.push_str("… (further output was dropped)\n");
     }
     let returned = outcome.returned.as_ref().and_then(|raw| std::str::from_utf8(raw).ok());
     if let Some(returned) = returned {

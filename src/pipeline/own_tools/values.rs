@@ -72,7 +72,7 @@ impl KnownValues<'_> {
 /// error result becomes an error text.
 pub(in crate::pipeline) fn value_of(result: &ResultBody) -> Result<String, String> {
     if *result.kind() != ResultType::Complete {
-        return Err("it requests input, or became a task, which is impossible here".to_owned());
+        return Err("it requests input, or became a task, which is not supported here".to_owned());
     }
     let members = Members::parse(result.raw()).map_err(|error| error.to_string())?;
     let content = members.find("content").map_or("[]", RawValue::get);

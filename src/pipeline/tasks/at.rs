@@ -159,7 +159,7 @@ pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
             Some(Event::Answer(answer)) => return answer,
             Some(Event::Passing(passing)) => return passing.whole().await.map(Answer::Result),
             Some(Event::Asks(id, question)) => {
-                let text = format!("{question} has no place in a request about a task");
+                let text = format!("{question} is not supported in a request about a task");
                 reply.answer_question(id, refusal_response(&text));
             }
             Some(Event::Notice(_) | Event::TookBack(_) | Event::Pause(_)) => {}

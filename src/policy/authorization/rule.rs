@@ -277,9 +277,9 @@ impl AccessRule {
                 rule,
                 effect,
                 %fault,
-                "the condition of a rule could not be evaluated: it reads what is not there, compares \
-                 values of different types, or costs too much. Nothing is allowed by it, and \
-                 everything denied"
+                "the condition of a rule could not be evaluated: it reads a missing value, \
+                 compares values of different types, or costs too much; as an allow rule it \
+                 allows nothing, as a deny rule it denies everything"
             );
         }
     }

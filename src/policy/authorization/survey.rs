@@ -73,12 +73,13 @@ impl fmt::Display for RuleRemark {
                 write!(f, "policy.rules.{rule}: there is no profile {name:?}")
             }
             Self::UnknownPrefix { key, pattern } => {
-                write!(f, "{key}: {pattern:?} begins with the prefix of no server")
+                write!(f, "{key}: {pattern:?} does not begin with the prefix of any server")
             }
             Self::RenamedByOthers { rule, setting, because, effect: RuleEffect::Deny } => write!(
                 f,
                 "policy.rules.{rule}.{setting}: with {because}, other servers can rename these \
-                 elements: the rule denies each by all of its names, at every server that it is about"
+                 elements: the rule denies each by all of its names, on every server that it \
+                 covers"
             ),
             Self::RenamedByOthers { rule, setting, because, effect: RuleEffect::Allow } => write!(
                 f,

@@ -38,7 +38,7 @@ pub enum BaselineError {
     },
     /// The file is damaged, or is not a baseline.
     #[error(
-        "the baseline {} is damaged: restore it, or remove it to accept what the server lists now",
+        "the baseline {} is damaged: restore it, or remove it to accept the server's current lists",
         path.display()
     )]
     Damaged {

@@ -118,7 +118,9 @@ fn configured_value<'a>(
             }
             Ok(None) if !is_required() => return Ok(None),
             Ok(None) => format!("the request has no header {name}"),
-            Ok(Some(Err(_))) => format!("the request's {name} is not of visible ASCII characters"),
+            Ok(Some(Err(_))) => {
+                format!("the request's {name} has characters other than visible ASCII")
+            }
             Err(_) => format!("the request has {name} twice"),
         };
         return Err(violation(format!("(root): header: {fault}")));
@@ -131,8 +133,8 @@ fn violation(line: String) -> ArgumentViolations {
 }
 
 /// Text if every violation concerns arguments that clients do not see.
-const UNEXPLAINED: &str = "(root): the arguments, with those that the gateway is configured to add, \
-                           do not fit what the server expects";
+const UNEXPLAINED: &str = "(root): the arguments, with those that the gateway is configured to \
+                           add, do not fit the expectations of the server";
 
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ pub fn shape_result(
         let made = put_message(settings, &members, transform.has_output_schema());
         if !made.missing.is_empty() && transform.warns_first() {
             let (tool, missing) = (transform.native(), made.missing.join(" "));
-            tracing::warn!(%server, %tool, missing, "a result lacks values of its message");
+            tracing::warn!(%server, %tool, missing, "a result lacks values for its message template");
         }
         replace(&mut shaped, made.raw);
     }

@@ -105,7 +105,7 @@ impl Embedder {
             Ok(vectors) => vectors,
             // A service that has never returned a vector does not refuse because of the text.
             Err(fault) if fault.is_about_texts(1) && sent.len() == 1 && self.vectors.len() > 0 => {
-                tracing::warn!(%fault, "a definition has no vector: it is found by words alone");
+                tracing::warn!(%fault, "a definition has no vector: only keyword search finds it");
                 vec![None]
             }
             Err(fault) => {

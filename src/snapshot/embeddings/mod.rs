@@ -232,8 +232,8 @@ impl ServiceLine {
     fn note_fault(&self, fault: Option<&EmbeddingFault>) {
         let mut known = self.fault.lock();
         match (fault, &*known) {
-            (Some(fault), None) => tracing::warn!(%fault, "search goes by words alone: no vectors"),
-            (None, Some(_)) => tracing::info!("the service of embeddings answers again"),
+            (Some(fault), None) => tracing::warn!(%fault, "no vectors: search uses keywords only"),
+            (None, Some(_)) => tracing::info!("the embedding service is available again"),
             _ => {}
         }
         *known = fault.cloned();

@@ -47,7 +47,7 @@ pub enum LossKind {
     #[error("the last rule is removed, so everything is allowed")]
     LastRule,
     /// A deny rule denies less.
-    #[error("the deny rule no longer covers all that it denied")]
+    #[error("the deny rule denies less than before")]
     DenyNarrowed,
     /// An allow rule allows more.
     #[error("the allow rule allows more than before")]

@@ -131,7 +131,7 @@ fn an_operation_that_is_offered_again_is_a_loss() {
 
 #[test]
 fn a_rule_that_denies_less_or_allows_more_is_a_loss() {
-    let narrowed = "policy.rules.r: the deny rule no longer covers all that it denied";
+    let narrowed = "policy.rules.r: the deny rule denies less than before";
     let widened = "policy.rules.r: the allow rule allows more than before";
     for (wide, narrow) in [
         ("", "tools = [\"a*\"]"),

@@ -112,7 +112,7 @@ impl Attempts {
                 tracing::warn!(
                     id = &*event.id,
                     r#type = event.kind.name(),
-                    "an event is given up: {}",
+                    "an event is dropped: {}",
                     error_chain(&error)
                 );
                 return EventFate::GivenUp;
@@ -125,13 +125,13 @@ impl Attempts {
     fn note_success(&mut self) {
         self.backoff.reset();
         if std::mem::take(&mut self.is_failing) {
-            tracing::info!("the receiver of events takes them again");
+            tracing::info!("events are delivered again");
         }
     }
 
     fn note_failure(&mut self, error: &DeliveryError) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!("the receiver of events does not take them: {}", error_chain(error));
+            tracing::warn!("events cannot be delivered: {}", error_chain(error));
         }
     }
 }

@@ -64,8 +64,8 @@ pub struct LogLevels<'a> {
 pub enum LogError {
     /// A directive has neither a known level nor the form `TARGET=LEVEL`.
     #[error(
-        "`{directive}` is no log level: say off, error, warn, info, debug or trace, \
-         or TARGET=LEVEL"
+        "`{directive}` is not a log level: expected off, error, warn, info, debug, trace or \
+         TARGET=LEVEL"
     )]
     Directive {
         /// The directive as written.
@@ -81,7 +81,7 @@ pub enum LogError {
         kind: std::io::ErrorKind,
     },
     /// The subscriber no longer exists.
-    #[error("the log is gone")]
+    #[error("the log has ended")]
     Gone,
 }
 

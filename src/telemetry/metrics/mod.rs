@@ -316,8 +316,8 @@ impl Metrics {
         );
         registry.register(
             "trunkline_definitions_found",
-            "Definitions of servers that have changed or in which a scan has found something, by \
-             server and whether they are held or reported",
+            "Definitions of servers that changed or that a scan flagged, by server and by whether \
+             they are held or reported",
             self.definitions.clone(),
         );
     }
@@ -363,17 +363,18 @@ impl Metrics {
         );
         registry.register(
             "trunkline_server_breaker_opened",
-            "How often the circuit breaker of a server opened",
+            "Openings of the circuit breaker of a server",
             MetricProjection::new(&self.servers, ServerMetrics::show_breaker_opened),
         );
         registry.register(
             "trunkline_server_step_ups",
-            "Tokens or logins that were asked for because a server wanted more scopes",
+            "Tokens or logins requested because a server required more scopes",
             MetricProjection::new(&self.servers, ServerMetrics::show_step_ups),
         );
         registry.register(
             "trunkline_server_repeated_results",
-            "Large results of a server that clients got a reference to, because they had them",
+            "Large results of a server replaced by a reference, because the client already \
+                 had them",
             MetricProjection::new(&self.servers, ServerMetrics::show_repeated_results),
         );
         registry.register(
@@ -388,7 +389,7 @@ impl Metrics {
         );
         registry.register(
             "trunkline_server_stdout_lines",
-            "Lines on the standard output of a server that are no messages",
+            "Lines on the standard output of a server that are not messages",
             MetricProjection::new(&self.servers, ServerMetrics::show_stdout_lines),
         );
     }
@@ -420,7 +421,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "trunkline_config_loaded_timestamp",
-            "When the running configuration was loaded, in Unix time",
+            "Time at which the running configuration was loaded, in Unix time",
             Unit::Seconds,
             self.config_loaded.clone(),
         );

@@ -57,10 +57,10 @@ impl OtlpClient {
         };
         match (failure, &self.0.failing) {
             (Some(reason), failing) if !failing.swap(true, Relaxed) => {
-                tracing::warn!(%reason, "the OTLP endpoint does not take telemetry");
+                tracing::warn!(%reason, "cannot send telemetry to the OTLP endpoint");
             }
             (None, failing) if failing.swap(false, Relaxed) => {
-                tracing::info!("the OTLP endpoint takes telemetry again");
+                tracing::info!("telemetry is sent to the OTLP endpoint again");
             }
             _ => {}
         }

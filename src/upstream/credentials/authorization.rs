@@ -77,16 +77,16 @@ pub enum AnswerRefusal {
     #[error("no login waits for this answer: it was used before, or it came too late")]
     UnknownState,
     /// The response is from another authorization server.
-    #[error("the answer is from another authorization server than the one that was asked")]
+    #[error("the answer is from another authorization server than expected")]
     OtherIssuer,
     /// The authorization server announced that its responses name it, but this one does not.
     #[error(
-        "the answer does not name the authorization server, which said that it would, or which has \
-         to (`require_iss`)"
+        "the answer lacks `iss`, which the authorization server's metadata or `require_iss` \
+         requires"
     )]
     IssMissing,
     /// The response arrived at the callback of another server.
-    #[error("the answer came to another callback than that of its login")]
+    #[error("the answer arrived at another callback than that of its login")]
     OtherCallback,
     /// The user or the authorization server refused.
     #[error("the authorization server refused: {error}")]

@@ -163,8 +163,8 @@ impl Discovery<'_> {
             tracing::warn!(
                 named = issuer,
                 issuer = metadata.issuer,
-                "the server names the issuer with a slash more or less than the issuer's metadata, \
-                 whose form counts"
+                "the server and the issuer's metadata differ in the final slash of the issuer: \
+                 the form in the metadata is used"
             );
         }
         Ok(metadata)
@@ -210,7 +210,7 @@ async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, Lo
 
 /// Warning in the log about a page at a metadata URL.
 pub(in crate::upstream) const NO_DOCUMENT: &str =
-    "the response with status 200 is no JSON object, such as a page: it counts as no metadata";
+    "the response with status 200 is not a JSON object: it is treated as missing metadata";
 
 fn other_issuer(found: &str, expected: &str) -> LoginFault {
     let (found, expected) = (found.to_owned(), expected.to_owned());

@@ -39,7 +39,7 @@ pub enum LoginFault {
         source: MetadataFault,
     },
     /// The authorization server has no metadata.
-    #[error("the authorization server {issuer:?} has no metadata where it must be")]
+    #[error("the authorization server {issuer:?} has no metadata at its well-known URLs")]
     NoMetadata {
         /// The issuer.
         issuer: String,
@@ -58,8 +58,8 @@ pub enum LoginFault {
     Randomness(#[from] NoRandomness),
     /// The gateway has no URL to which a browser could return.
     #[error(
-        "nobody can log in, because the gateway has no URL to come back to: it listens on no \
-         address that a browser can reach, and has no `public_url`"
+        "the gateway has no callback URL for the login: it has no `public_url`, and listens on no \
+         address that a browser can reach"
     )]
     NoCallback,
     /// A token of the configuration cannot be used.
@@ -70,33 +70,33 @@ pub enum LoginFault {
     Dpop(#[from] DpopFault),
     /// There is no token of the client to exchange.
     #[error(
-        "there is nothing to exchange for a token: the client has not sent a token of the issuer \
-         whose tokens this server exchanges"
+        "no token to exchange: the client has not sent a token from the issuer that is configured \
+         for this server"
     )]
     NoCallerToken,
     /// There is no token of the operator to exchange.
     #[error(
-        "there is nothing to exchange for a token of the gateway's own: set `subject_token` or \
+        "no token to exchange for the gateway's own token: set `subject_token` or \
          `subject_token_file`"
     )]
     NoOwnToken,
     /// The authorization server has refused the JWT, which is not sent again.
     #[error(
-        "the authorization server has refused the JWT before: it is not sent again until there is \
-         another"
+        "the authorization server has already refused this JWT: it is not sent again until it \
+         changes"
     )]
     RefusedBefore,
     /// The server has no logins.
     #[error(
-        "nobody logs in to the server: it has no `oauth` table with a person's login, or one with \
-         `per = \"gateway\"`, which has no accounts of clients"
+        "clients do not log in to the server: it has no `oauth` table with a person's login, or \
+         one with `per = \"gateway\"`"
     )]
     NoLogin,
     /// The link has been used.
-    #[error("the link is used up, or it is too old")]
+    #[error("the link was already used, or has expired")]
     UnknownLink,
     /// A login continues in a browser other than the one in which it began.
-    #[error("the login was begun in another browser, and goes on there only")]
+    #[error("the login was started in another browser, and continues only there")]
     OtherBrowser,
     /// The vault failed.
     #[error(transparent)]
@@ -105,7 +105,7 @@ pub enum LoginFault {
     #[error("the login was interrupted")]
     Interrupted,
     /// The server refuses a token that has all scopes that it requests.
-    #[error("the server asks for the scopes {scopes:?}, which the gateway has asked for already")]
+    #[error("the server requires the scopes {scopes:?}, which the gateway has already requested")]
     Futile {
         /// Scopes that it requests.
         scopes: String,

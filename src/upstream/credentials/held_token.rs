@@ -33,12 +33,12 @@ pub enum HeldTokenFault {
     #[error("cannot read the token")]
     Read(#[source] Arc<ReadError>),
     /// The text is not a token.
-    #[error("the token is empty, or has characters that no token has")]
+    #[error("the token is empty, or has invalid characters")]
     Shape,
     /// The JWT is for a different audience.
     #[error(
-        "the JWT is not for the authorization server {issuer:?}: its `aud` names neither that nor \
-         its token endpoint; set `issuer` if it is meant for it all the same"
+        "the JWT is not for the authorization server {issuer:?}: expected its `aud` to name the \
+         issuer or its token endpoint; set `issuer` if the server accepts it anyway"
     )]
     Audience {
         /// The authorization server that the server names.

@@ -155,7 +155,7 @@ impl GrantBook {
         for key in keys {
             let grant = resting.get(&key).and_then(|value| authorizer.revive_grant(value));
             let Some(grant) = grant else {
-                tracing::info!(server = %key.place.server, "a kept login is of another client or issuer");
+                tracing::info!(server = %key.place.server, "a kept login is dropped: it belongs to another client or issuer");
                 continue;
             };
             resting.remove(&key);
@@ -263,7 +263,7 @@ impl GrantBook {
     pub(super) async fn delete_row(&self, name: RowName) -> Result<(), LoginFault> {
         let Some(vault) = self.vault.get() else { return Ok(()) };
         vault.delete_row(name).await.map_err(|error| {
-            tracing::error!(reason = error_chain(&error), "the vault does not delete");
+            tracing::error!(reason = error_chain(&error), "cannot delete a row of the vault");
             LoginFault::Vault(Arc::new(error))
         })
     }
@@ -271,7 +271,7 @@ impl GrantBook {
 
 fn log_unkept(error: &VaultError) {
     let reason = error_chain(error);
-    tracing::error!(reason, "a login is not kept: it lasts until the gateway ends");
+    tracing::error!(reason, "a login is not kept: it is lost when the gateway stops");
 }
 
 impl GrantSlot {

@@ -235,6 +235,6 @@ impl ServerAuthorizer {
 
 /// Warning in the log about a client with responses that cannot be distinguished from those of
 /// other servers' logins.
-const SHARED_CALLBACK: &str = "the authorization server does not name itself in its answers (`iss`), \
-    and the callback is that of all servers: register the callback of this server, and set \
-    `callback = \"server\"`";
+const SHARED_CALLBACK: &str = "the authorization server sends no `iss`, and all servers share the \
+                               callback: register the callback of this server, and set `callback \
+                               = \"server\"`";

@@ -30,7 +30,7 @@ pub enum MetadataFault {
     #[error("it names no authorization server at an HTTPS URL")]
     NoIssuer,
     /// It describes another authorization server.
-    #[error("it is of the issuer {found:?} instead of {expected:?}")]
+    #[error("it names the issuer {found:?}, expected {expected:?}")]
     OtherIssuer {
         /// The issuer in the document.
         found: String,

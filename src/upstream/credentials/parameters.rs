@@ -23,7 +23,7 @@ pub enum ParameterFault {
         name: String,
     },
     /// Some programs would mistake a parameter for another one.
-    #[error("the parameter `{name}` is not written as OAuth writes it: expected `{expected}`")]
+    #[error("wrong spelling of the parameter `{name}`: expected `{expected}`")]
     Spelling {
         /// Its name in the request.
         name: String,
@@ -31,7 +31,7 @@ pub enum ParameterFault {
         expected: String,
     },
     /// No parameter may have this name (RFC 6749, 8.2).
-    #[error("a parameter has a name with other characters than letters, digits, `-`, `.` and `_`")]
+    #[error("the name of a parameter has characters other than letters, digits, `-`, `.` and `_`")]
     Name,
     /// A value is not percent-encoded UTF-8, or contains control characters.
     #[error("a parameter is not percent-encoded UTF-8 without control characters")]

@@ -83,8 +83,8 @@ pub(super) enum ClientOrigin {
 pub enum RegistrationFault {
     /// The configured client belongs to another authorization server.
     #[error(
-        "the server's authorization server is {found:?}, and the client that is configured is \
-         registered with {expected:?}"
+        "the server's authorization server is {found:?}, but the configured client is registered \
+         with {expected:?}"
     )]
     OtherIssuer {
         /// The authorization server that the server names.

@@ -179,7 +179,7 @@ impl EmbeddingService {
 }
 
 fn note_unreachable(error: &str) -> EmbeddingFault {
-    tracing::debug!(error, "the service of embeddings cannot be reached");
+    tracing::debug!(error, "the embedding service cannot be reached");
     EmbeddingFault::Unreachable
 }
 

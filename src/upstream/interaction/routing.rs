@@ -57,7 +57,7 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
     question: Question,
 ) {
     let inbox = connection.inbox();
-    tracing::debug!(server = %inbox.server(), method = question.method, "the server asks");
+    tracing::debug!(server = %inbox.server(), method = question.method, "server request");
     if !question.is_known() {
         return connection.send(answer_to_server(&id, &question.method));
     }

@@ -46,7 +46,7 @@ pub(in crate::upstream) enum CursorFlaw {
     #[error("the list ends at a nextCursor that the server returned before")]
     Repeated,
     /// It is not a string.
-    #[error("the list ends at a nextCursor that is no string")]
+    #[error("the list ends at a nextCursor that is not a string")]
     NotText,
 }
 
@@ -206,8 +206,8 @@ fn assume_lists(peer: &Peer, found: &[Kind]) -> AssumedLists {
     let names: Vec<_> = found.iter().map(|kind| kind.member()).collect();
     let names = if names.is_empty() { "none of them".to_owned() } else { names.join(", ") };
     let remark = format!(
-        "the server declares none of the capabilities tools, prompts and resources: it was asked \
-         for each list once, and has {names}"
+        "the server declares none of the capabilities tools, prompts and resources: each list was \
+         requested once, and it has {names}"
     );
     AssumedLists { offers: Arc::new(offers), remark }
 }

@@ -104,9 +104,7 @@ pub enum LoginRelayFault {
     Grant,
     /// The request comes from a client other than the configured one, or has credentials of
     /// another.
-    #[error(
-        "the client is not the one that is registered for this gateway, or its credentials are not"
-    )]
+    #[error("unknown client, or wrong client credentials")]
     Client,
     /// The grant is for clients with a secret, but the configured one has none.
     #[error(
@@ -408,7 +406,7 @@ impl LoginRelay {
         let fetched = self.fetch_document().await.map(Arc::new).map_err(Arc::new);
         if let Err(fault) = &fetched {
             let (issuer, reason) = (&self.settings.issuer, error_chain(fault));
-            tracing::warn!(%issuer, reason, "logins cannot be passed on");
+            tracing::warn!(%issuer, reason, "logins cannot be relayed");
         }
         self.fault.store(fetched.as_ref().err().cloned());
         *known = Some(FetchedMetadata { fetched: fetched.clone(), at: clock::now() });
@@ -435,8 +433,8 @@ impl LoginRelay {
         if members.get(ISS_IN_ANSWERS) == Some(&Value::Bool(true)) {
             tracing::warn!(
                 issuer = %self.settings.issuer,
-                "the authorization server names itself in its answers (`iss`), which clients that \
-                 took the gateway for it may refuse: it may have a setting to leave that out"
+                "the authorization server sends `iss` in its answers, which clients may refuse \
+                 because they expect the gateway: turn it off there if possible"
             );
         }
         Ok(ServerDocument { authorization_endpoint, token_endpoint, members })

@@ -266,7 +266,7 @@ impl<L: ListenTransport> ListenTask<L> {
             StreamRefused::Refused(_) => return false,
             StreamRefused::Fault(fault) => {
                 let server = self.inbox.server();
-                tracing::debug!(%server, fault = self.inbox.describe(&fault), "no stream of changes");
+                tracing::debug!(%server, fault = self.inbox.describe(&fault), "no change stream");
                 return false;
             }
         };

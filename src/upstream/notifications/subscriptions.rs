@@ -212,7 +212,7 @@ impl Subscriptions {
                 return true;
             }
         }
-        tracing::trace!(server = %self.server, %topic, "news for nobody");
+        tracing::trace!(server = %self.server, %topic, "a change without subscribers");
         false
     }
 
@@ -245,7 +245,7 @@ impl Subscriptions {
         if let Some((session, all)) = &self.client {
             all.tell(session, &self.server, method, params.cloned());
         } else {
-            tracing::trace!(server = %self.server, method, "a notification for nobody");
+            tracing::trace!(server = %self.server, method, "a notification without recipients");
         }
     }
 

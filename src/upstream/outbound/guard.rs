@@ -26,9 +26,9 @@ pub(in crate::upstream) enum Remedy {
 impl Remedy {
     fn text(self) -> &'static str {
         match self {
-            Self::AllowAddress => "`allow_addresses` of the server's `oauth` may contain it",
-            Self::SetJwksUrl => "`jwks_url` of the issuer may name its keys",
-            Self::NameIssuer => "`authorization_server` of the issuer may name its host",
+            Self::AllowAddress => "add it to `allow_addresses` of the server's `oauth`",
+            Self::SetJwksUrl => "set `jwks_url` of the issuer to the URL of its keys",
+            Self::NameIssuer => "set `authorization_server` of the issuer to a URL with this host",
         }
     }
 }

@@ -60,13 +60,13 @@ pub(in crate::upstream) struct OutboundAnswer {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OutboundFault {
     /// The gateway may not send requests to the URL.
-    #[error("{url} is not asked: it is neither HTTPS nor HTTP of this machine")]
+    #[error("{url} is not requested: expected HTTPS, or HTTP on this machine")]
     Unsafe {
         /// The URL.
         url: String,
     },
     /// The URL leads to an address that is not allowed.
-    #[error("{url} is not asked: {reason}")]
+    #[error("{url} is not requested: {reason}")]
     Address {
         /// The URL.
         url: String,

@@ -20,7 +20,7 @@ use crate::upstream::supervisor::state::LifeState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
     /// It is marked as failed, or stopped.
-    #[error("the server has failed too often, and is left alone for a while")]
+    #[error("the server has failed too often: it is not started again for a while")]
     Failed,
     /// It did not list in time.
     #[error("the server did not list within {after:?}")]

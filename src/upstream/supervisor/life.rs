@@ -168,7 +168,7 @@ impl<'a> Life<'a> {
         let fault = fault.chain_without(&instance.config().secrets);
         tracing::info!(
             server = %instance.name(), fault,
-            "the server could not be used in Legacy: the gateway adapts for Legacy clients"
+            "the server cannot be used as a Legacy server: the gateway adapts it for Legacy clients"
         );
         instance.kin.announce_lists();
         instance.kin.keep_soon();
@@ -417,7 +417,7 @@ impl<'a> Life<'a> {
                     let name = instance.name();
                     tracing::error!(
                         server = %name,
-                        "it failed too often and is left alone for a while"
+                        "it failed too often: the next start waits for the restart window"
                     );
                 }
                 sleep(instance.config().restart_window).await;

@@ -328,17 +328,17 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     }
     let text = match method {
         SAMPLING | ELICITATION | ROOTS => format!(
-            "{method} belongs to no call that is under way, or to more than one client's: \
-             ask in the middle of a call"
+            "{method} belongs to no call in progress, or to calls of more than one client: send \
+             it during a call"
         ),
-        _ => format!("the gateway offers its servers no {}", clip(method, LONGEST_METHOD)),
+        _ => format!("the gateway does not support {} for servers", clip(method, LONGEST_METHOD)),
     };
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 
 /// Returns the error for a server request that the client left unanswered.
 pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
-    let text = "the client did not answer before the call ended or its time was over";
+    let text = "the client did not answer before the call ended or timed out";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INTERNAL_ERROR, text))
 }
 
@@ -350,7 +350,7 @@ pub(in crate::upstream) fn too_large(id: &Id, limit: usize) -> Bytes {
 
 /// Returns the error for a server request beyond the number that a call may have pending.
 pub(in crate::upstream) fn too_many(id: &Id) -> Bytes {
-    let text = "too many requests of this call are open, or one has this id";
+    let text = "too many open requests in this call, or duplicate request id";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_REQUEST, text))
 }
 
@@ -358,7 +358,7 @@ pub(in crate::upstream) fn too_many(id: &Id) -> Bytes {
 pub(in crate::upstream) fn not_offered(id: &Id, question: &Question) -> Bytes {
     let missing = question.missing_capability(&Abilities::none());
     let text = missing.map(|missing| question.not_offered(missing));
-    let text = text.unwrap_or_else(|| format!("the client knows no {}", question.method));
+    let text = text.unwrap_or_else(|| format!("the client does not support {}", question.method));
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 

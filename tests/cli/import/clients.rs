@@ -246,7 +246,7 @@ fn without_anything_to_import_the_programs_are_named() {
     none.complains_of(&["Cursor has no configuration here", ".cursor/mcp.json"]);
     user.types(&["import", "excel"]).exits_with(WRONG_USE).complains_of(&["`excel`", "cursor"]);
     let unknown = user.pipes(&["import", "-"], b"{\"a\": 1}").exits_with(FAILURE);
-    unknown.complains_of(&["no MCP servers in a form that is known", "--from"]);
+    unknown.complains_of(&["no MCP servers in a known form", "--from"]);
 }
 
 #[test]

@@ -301,7 +301,7 @@ async fn a_login_that_the_provider_does_not_revoke_is_deleted_all_the_same() {
     let busy = crate::support::api::Page::new(503, "text/plain", "later");
     server.api.sets("/nowhere", busy);
     for (endpoint, told) in
-        [(json!(null), "cannot be told"), (json!("/nowhere"), "has not revoked")]
+        [(json!(null), "offers no revocation"), (json!("/nowhere"), "has not revoked")]
     {
         let endpoint = endpoint.as_str().map(|path| server.api.url(path));
         server.publishes(json!({ "revocation_endpoint": endpoint }));

@@ -32,7 +32,8 @@ async fn a_changed_document_changes_the_list_and_an_unreadable_one_leaves_it() {
     assert_eq!(client.tools().await.len(), 3, "the last good document stays");
     let stale_until = async |expected: bool| loop {
         let warnings = gateway.server("shop").await["warnings"].to_string();
-        if (warnings.contains("cannot be read again") && warnings.contains("500")) == expected {
+        if (warnings.contains("cannot reload the document") && warnings.contains("500")) == expected
+        {
             break;
         }
     };
@@ -64,7 +65,7 @@ async fn a_document_that_cannot_be_used_is_a_failure_with_its_place() {
         ("{\"openapi\":\"3.1.0\"}", "at /paths"),
         (
             "{\"openapi\":\"3.1.0\",\"paths\":{},\"servers\":[{\"url\":\"http://169.254.169.254/\"}]}",
-            "of another origin",
+            "has another origin",
         ),
         ("<html>", "found none"),
     ] {

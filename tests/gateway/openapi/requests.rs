@@ -242,7 +242,7 @@ async fn a_parameter_that_is_a_credential_is_not_for_callers_to_choose() {
     assert_eq!(api.last().header("x-key"), Some("k"));
     // A missing credential that no operation requires would go unnoticed.
     let warnings = gateway.server("api").await["warnings"].to_string();
-    assert!(warnings.contains("asks for the security scheme \\\"token\\\""), "{warnings}");
+    assert!(warnings.contains("uses the security scheme \\\"token\\\""), "{warnings}");
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn keys_of_another_issuers_metadata_are_not_used() {
     let house = House { upstream, issuer, gateway };
     let status = house.gateway.wait_for(|status| status["issuers"][0]["error"].is_string()).await;
     let fault = status["issuers"][0]["error"].as_str().unwrap();
-    assert!(fault.contains("is of another issuer"), "{fault}");
+    assert!(fault.contains("names another issuer"), "{fault}");
     assert_eq!(house.issuer.fetches(), 0);
     assert_eq!(house.call(&house.token(json!({}))).await.status, 503);
 }
@@ -184,6 +184,6 @@ async fn keys_at_an_unsafe_place_are_not_fetched() {
         let gateway = Gateway::with("s", upstream.http()).toml(&table).start().await;
         let status = gateway.wait_for(|status| status["issuers"][0]["error"].is_string()).await;
         let fault = status["issuers"][0]["error"].as_str().unwrap();
-        assert!(fault.contains("neither HTTPS nor this machine"), "{fault}");
+        assert!(fault.contains("neither HTTPS nor on this machine"), "{fault}");
     }
 }

@@ -264,7 +264,7 @@ async fn there_is_nothing_where_no_login_is_passed_on() {
 #[tokio::test]
 async fn an_authorization_server_that_cannot_be_used_is_told_and_asked_again() {
     for (more, reason) in [
-        (json!({ "issuer": "https://evil.example.com" }), "is of the issuer"),
+        (json!({ "issuer": "https://evil.example.com" }), "names the issuer"),
         (json!({ "token_endpoint": null }), "its token_endpoint is missing"),
         (
             json!({ "authorization_endpoint": "http://idp.example.com/" }),

@@ -22,7 +22,7 @@ pub enum BodyError<E> {
         limit: usize,
     },
     /// The peer or the connection failed before the end of the body.
-    #[error("the body broke off")]
+    #[error("the body is incomplete")]
     Broken(#[source] E),
 }
 

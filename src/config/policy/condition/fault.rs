@@ -69,7 +69,7 @@ pub enum ConditionFault {
         right: &'static str,
     },
     /// A loop with a variable that has the name of another.
-    #[error("`{name}` is the name of a variable already")]
+    #[error("`{name}` is already the name of a variable")]
     Shadowed {
         /// The name.
         name: String,
@@ -111,7 +111,7 @@ pub enum ConditionFault {
         max: usize,
     },
     /// Its constants alone cost too much.
-    #[error("its evaluation takes too long, whatever the call")]
+    #[error("its evaluation takes too long for any call")]
     TooCostly,
 }
 

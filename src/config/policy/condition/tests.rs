@@ -55,7 +55,7 @@ fn the_vocabulary_and_the_types_of_a_condition_are_checked() {
         ("", "at"),
         ("arguments.?x == 1", "at"),
         ("Foo{a: 1} == Foo{}", "cannot be used here"),
-        ("[1].exists(tool, tool > 0)", "`tool` is the name of a variable already"),
+        ("[1].exists(tool, tool > 0)", "`tool` is already the name of a variable"),
     ] {
         let told = refusal(text);
         assert_eq!(told.is_empty(), expected.is_empty(), "{text}: {told}");

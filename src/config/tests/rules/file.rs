@@ -125,7 +125,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"\nallowed_hosts = [\"x\"]",
-        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but there are no `[clients]`; add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where something before the gateway knows who is calling",
+        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but there are no `[clients]`; add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" if a proxy in front of the gateway authenticates clients",
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"\nanonymous = \"anyone\"",

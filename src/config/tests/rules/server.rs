@@ -16,7 +16,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\noauth = { token_endpoint_auth = \"private_key_jwt\", client_id = \"c\" }",
-        "3: servers.x.oauth.token_endpoint_auth: the way to authenticate needs `private_key`; add it, or write token_endpoint_auth = \"auto\"",
+        "3: servers.x.oauth.token_endpoint_auth: this authentication method needs `private_key`; add it, or write token_endpoint_auth = \"auto\"",
     ),
     (
         "url = \"http://x\"\nisolation = \"shared\"\noauth = {}",
@@ -48,7 +48,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\ncall_headers = { Mcp-Name = \"${claim:sub}\" }",
-        "3: servers.x.call_headers.Mcp-Name: this header cannot be configured: headers that begin with Mcp- are the protocol's; remove it",
+        "3: servers.x.call_headers.Mcp-Name: this header cannot be configured: headers that begin with Mcp- are reserved for the protocol; remove it",
     ),
     (
         "url = \"http://x\"\ncall_headers = { A = \"${header:X-API-Key}\" }",

@@ -78,7 +78,11 @@ fn a_required_argument_without_its_header_is_refused_and_so_is_a_duplicate() {
     for (edits, client, expected) in [
         ("{ need = { value = \"${header:X-None}\" } }", "{}", "no header x-none"),
         ("{ b = { value = \"${header:X-Two}\" } }", "{}", "x-two twice"),
-        ("{ b = { value = \"${header:X-Odd}\" } }", "{}", "x-odd is not of visible ASCII"),
+        (
+            "{ b = { value = \"${header:X-Odd}\" } }",
+            "{}",
+            "x-odd has characters other than visible ASCII",
+        ),
         ("{ b = { hide = true } }", r#"{"a":1,"a":2}"#, "duplicate key"),
     ] {
         let told = completed(edits, client).unwrap_err();

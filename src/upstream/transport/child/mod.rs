@@ -112,7 +112,7 @@ pub enum SpawnError {
         program: String,
     },
     /// The program is not executable for this user.
-    #[error("may not run the program `{program}`")]
+    #[error("no permission to run the program `{program}`")]
     Denied {
         /// As configured.
         program: String,
@@ -259,7 +259,7 @@ impl Child {
         if status.success() && !self.lease.group.is_gone() {
             tracing::debug!(
                 pid = self.lease.group.id(),
-                "a child has left its pipes to another process"
+                "a child has exited, and another process may hold its pipes"
             );
             return std::future::pending().await;
         }

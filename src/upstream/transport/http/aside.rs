@@ -56,7 +56,7 @@ impl HttpShared {
     /// Sends a message outside client calls. Drops it if [`ASIDES`] messages are in flight.
     pub(super) fn send_aside(self: &Arc<Self>, body: Bytes) {
         let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
+            tracing::debug!(server = %self.server, "too many messages in flight outside calls: one is dropped");
             return;
         };
         let shared = Arc::clone(self);

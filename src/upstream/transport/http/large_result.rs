@@ -226,7 +226,7 @@ impl PassingAnswer {
         try_stream! {
             while let Some(piece) = self.piece().await.map_err(|fault| {
                 let reason = self.inbox.describe(&fault);
-                tracing::warn!(server = %self.server, fault = reason, "an answer breaks off");
+                tracing::warn!(server = %self.server, fault = reason, "an answer ended early");
                 self.inbox.fail(&self.server, fault)
             })? {
                 yield piece;

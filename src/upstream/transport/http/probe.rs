@@ -62,8 +62,8 @@ pub(super) async fn probe(
             tracing::warn!(
                 host = client.uri().host(),
                 fault = fault.chain(),
-                "a server does not take `server/discover`, so `initialize` is tried: set \
-                 `era = \"legacy\"` if it is a Legacy server"
+                "`server/discover` was rejected, so `initialize` is tried: set `era = \"legacy\"` \
+                 if it is a Legacy server"
             );
             Ok(None)
         }

@@ -288,7 +288,7 @@ impl MessageStream {
                 self.events.count_skipped();
                 if !std::mem::replace(&mut self.has_warned, true) {
                     tracing::warn!(
-                        "an event of a server is no message of JSON-RPC, and is skipped"
+                        "an event of a server is not a JSON-RPC message, and is skipped"
                     );
                 }
             }

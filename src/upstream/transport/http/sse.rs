@@ -228,7 +228,7 @@ impl SsePoster {
             Err(fault) => fault,
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.public());
-        let message = format!("the server took no request: {}", refused.public());
+        let message = format!("the server did not accept the request: {}", refused.public());
         let error = jsonrpc::error_object(code::SERVER_UNAVAILABLE, &message);
         let answer = jsonrpc::error(Some(&id), &error);
         SessionLost(self.said.send(answer).await.is_err())

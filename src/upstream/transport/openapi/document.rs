@@ -57,8 +57,8 @@ pub enum DocumentFault {
     },
     /// The address has another origin than the document.
     #[error(
-        "at /servers/0/url: the server {url} is of another origin than the document: if requests \
-         are to go there, set `base_url` to it"
+        "at /servers/0/url: the server {url} has another origin than the document: to send \
+         requests there, set `base_url` to it"
     )]
     OtherOrigin {
         /// The URL, clipped.
@@ -265,20 +265,23 @@ impl ApiDescription {
             .iter()
             .map(|scheme| format!("the security scheme {scheme:?} has no value: set it in `auth`"));
         let unknown = self.unknown_schemes.iter().map(|name| {
-            format!("`auth` has a value for {name:?}, which is no scheme that takes such a value")
+            format!(
+                "`auth` has a value for {name:?}, which is not a security scheme that takes such \
+                 a value"
+            )
         });
         let unused = self.unused_schemes.iter().map(|name| {
             format!(
-                "no operation that is offered asks for the security scheme {name:?}, so its value \
-                 in `auth` is never sent: `headers` are sent with every request"
+                "no offered operation uses the security scheme {name:?}, so its value in `auth` \
+                 is never sent: use `headers` to send it with every request"
             )
         });
         let is_chosen = !config.include.is_empty() || !config.exclude.is_empty();
         let tools = self.tools.len();
         let many = (tools > MANY_TOOLS && !is_chosen).then(|| {
             format!(
-                "{tools} operations become tools: choose with `include` and `exclude`, which \
-                 `trunkline openapi` helps with"
+                "{tools} operations become tools: choose with `include` and `exclude` (see \
+                 `trunkline openapi`)"
             )
         });
         many.into_iter().chain(missing).chain(unknown).chain(unused).collect()

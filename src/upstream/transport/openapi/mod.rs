@@ -148,9 +148,10 @@ impl OpenApiServer {
     /// Returns remarks for the operator: operations that are left out, schemes without a value, and
     /// a document that cannot be read again.
     pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
-        let stale = self.shared.stale.load_full().map(|reason| {
-            format!("the document cannot be read again, the last one stays: {reason}")
-        });
+        let stale =
+            self.shared.stale.load_full().map(|reason| {
+                format!("cannot reload the document, the last one is kept: {reason}")
+            });
         stale.into_iter().chain(self.shared.current.load().remarks.iter().cloned()).collect()
     }
 
@@ -359,7 +360,7 @@ impl ApiShared {
             Ok(has_changed) => (has_changed, None),
             Err(fault) => {
                 let fault = self.inbox.describe(&fault);
-                tracing::warn!(server = %self.loader.server.name, fault, "the document cannot be read again: the last one stays");
+                tracing::warn!(server = %self.loader.server.name, fault, "cannot reload the document: the last one is kept");
                 (false, Some(Arc::new(fault)))
             }
         };

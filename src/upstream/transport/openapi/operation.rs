@@ -64,7 +64,7 @@ pub(super) enum OperationFault {
     #[error("its path is longer than {LONGEST_PATH} bytes, or has a segment \".\" or \"..\"")]
     Path,
     /// References make the document too large to read it completely.
-    #[error("the document refers to the same values too often to be read to its end")]
+    #[error("too many references to the same values in the document")]
     Exhausted,
     /// A variable of the path has no parameter.
     #[error("no parameter is declared for {name:?} in its path")]
@@ -81,11 +81,11 @@ pub(super) enum OperationFault {
         place: String,
     },
     /// The body has only formats that cannot be written.
-    #[error("its body is a form whose schema names no properties")]
+    #[error("its body is a form with a schema without properties")]
     Form,
     /// All tools together are too large.
     #[error(
-        "the tools and resources before it have {max} bytes together: choose with `include` and \
+        "the tools and resources before it already have {max} bytes: choose with `include` and \
          `exclude`"
     )]
     TooMuch {

@@ -112,7 +112,7 @@ pub(super) enum ArgumentFault {
         argument: String,
     },
     /// A query, a form or the cookies are too long.
-    #[error("the arguments are too long in the form that the API wants")]
+    #[error("the arguments are too long once encoded for the API")]
     TooLong,
     /// The URL with all arguments cannot be sent.
     #[error("the arguments make a URL that cannot be sent: are they too long?")]

@@ -43,7 +43,7 @@ impl ApiResource {
     ) -> Result<Self, OperationFault> {
         let refuse = |reason| Err(OperationFault::NoResource { reason });
         if operation.method != Method::GET {
-            return refuse("it is no GET");
+            return refuse("it is not a GET");
         }
         let is_simple = |one: &ApiParameter| match one.place {
             ParameterPlace::Path => one.style == ParameterStyle::Simple,

@@ -74,13 +74,13 @@ pub(super) enum SchemaFault {
     #[error(transparent)]
     Reference(#[from] ReferenceFault),
     /// The schema with its definitions is too large for one tool.
-    #[error("its schema with all that it refers to has more than {max} bytes")]
+    #[error("its schema with all references resolved has more than {max} bytes")]
     TooLarge {
         /// The bound.
         max: usize,
     },
     /// References expand the document's schemas beyond the limit.
-    #[error("the document's schemas are too large with all that they refer to")]
+    #[error("the document's schemas are too large with all references resolved")]
     Exhausted,
 }
 

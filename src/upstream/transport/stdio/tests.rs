@@ -253,7 +253,7 @@ async fn what_a_child_prints_is_warned_of_once_and_counted() {
     }
     let logged = std::fs::read_to_string(log.path()).unwrap();
     assert_eq!(metrics.stdout_lines(), 4);
-    assert_eq!(logged.matches("prints to standard output").count(), 1, "{logged}");
+    assert_eq!(logged.matches("prints text to standard output").count(), 1, "{logged}");
     assert!(logged.contains("listening on port 8080") && !logged.contains("[INFO] ready"));
     assert_eq!(logged.matches("half").count(), 2, "a broken message is not a printed line");
 }

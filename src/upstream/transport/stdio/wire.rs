@@ -289,8 +289,9 @@ impl ChildLink {
             tracing::warn!(
                 server = %self.server,
                 line = %self.excerpt(line),
-                "the server prints to standard output, which is for messages: such lines are \
-                 ignored, and counted as `stdout_lines` in /status; standard error is for text"
+                "the server prints text to standard output, which is reserved for messages: such \
+                 lines are ignored, and counted as `stdout_lines` in /status; print text to \
+                 standard error"
             );
         } else {
             tracing::debug!(server = %self.server, line = %self.excerpt(line), "not a message");
@@ -310,7 +311,7 @@ impl ChildLink {
             if let Some(number) = number {
                 self.cancelled_calls.answered(number);
             }
-            tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
+            tracing::debug!(server = %self.server, ?id, "an answer to no pending request");
         }
     }
 

@@ -154,7 +154,7 @@ pub enum SandboxError {
     #[error("gateway.sandbox_uids needs a gateway that runs as root")]
     NotRoot,
     /// All user numbers of the range belong to other servers.
-    #[error("gateway.sandbox_uids has no number left for another server")]
+    #[error("gateway.sandbox_uids has no user id left for another server")]
     NoUserLeft,
     /// The home of a child belongs to a user outside of the range.
     #[error(
@@ -378,10 +378,10 @@ fn can_restrict_scopes() -> bool {
 }
 
 /// Description of a sandbox without these restrictions.
-const SCOPES_MISSING: &str = "the sandbox does not keep the child from signals to other processes and \
-                              from their abstract sockets, which needs Linux 6.12: with \
-                              sandbox.scopes = true the server does not start without that, with \
-                              false nothing is said of it";
+const SCOPES_MISSING: &str = "the sandbox cannot block signals to other processes and access to \
+                              their abstract sockets, which needs Linux 6.12: set sandbox.scopes \
+                              = true to refuse the start without it, or false to turn off this \
+                              warning";
 
 /// System calls that fail in a sandbox. They inspect or change other processes, change the system's
 /// mounts, programs and trust, or leave the sandbox through a namespace. A `clone` that requests a

@@ -66,7 +66,7 @@ impl Drop for TemporaryFolder {
         let path = std::mem::take(&mut self.path);
         let remove = move || {
             if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "temporary files are left");
+                tracing::warn!(path = %path.display(), %error, "cannot remove temporary files");
             }
         };
         match tokio::runtime::Handle::try_current() {
@@ -101,7 +101,7 @@ fn remove_abandoned(parent: &Path) {
         }
         let Ok(_lock) = lock_folder(&path) else { continue };
         if let Err(error) = fs::remove_dir_all(&path) {
-            tracing::warn!(path = %path.display(), %error, "temporary files of an earlier run are left");
+            tracing::warn!(path = %path.display(), %error, "cannot remove temporary files of an earlier run");
         }
     }
 }
