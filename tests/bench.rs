@@ -139,7 +139,7 @@ fn answers_in_events_are_read_too() {
 }
 
 #[test]
-fn an_open_loop_sends_what_is_due() {
+fn an_open_loop_sends_due_calls() {
     let server = Server::load(&[]);
     let told = json_of(&[&[server.url.as_str(), "--rate", "300/s"][..], &FEW].concat());
     let round = &told["targets"][0]["rounds"][0];
@@ -258,7 +258,7 @@ fn the_gateway_is_measured_beside_a_bare_proxy() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn ctrl_c_prints_what_there_is() {
+fn ctrl_c_prints_the_figures_so_far() {
     let server = Server::load(&[]);
     let args = [server.url.as_str(), "--duration", "10m", "--warmup", "0", "--connections", "2"];
     let before = server.cpu();
@@ -277,7 +277,7 @@ fn ctrl_c_prints_what_there_is() {
 }
 
 #[test]
-fn what_cannot_be_tested_is_told_clearly() {
+fn untestable_servers_are_reported_clearly() {
     let server = Server::load(&["--tools", "2"]);
     let url = server.url.as_str();
     let elsewhere = url.replace("/mcp", "/");

@@ -90,7 +90,7 @@ async fn a_server_that_ignores_everything_is_killed() {
 }
 
 #[tokio::test]
-async fn stopping_ends_what_the_server_has_started_too() {
+async fn stopping_ends_processes_started_by_the_server_too() {
     let (child, _stdin, stdout) = spawn(&shell("sleep 1000 & echo $!; sleep 1000 & echo $!; wait"));
     let started: [i32; 2] = ids(stdout).await;
     child.stop().await;
@@ -142,7 +142,7 @@ async fn a_server_sees_no_variable_that_it_was_not_given() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_says_what_is_missing() {
+async fn a_failed_start_names_the_missing_part() {
     let server = ServerName::new("test").unwrap();
     let fails = |spec: &ChildSpec| Child::spawn(&server, spec, &Guardian::none()).unwrap_err();
     let missing = ChildSpec::new("no-such-program-here");
@@ -209,7 +209,7 @@ async fn a_flood_on_standard_error_holds_no_answer_up() {
 }
 
 #[tokio::test]
-async fn the_guardian_ends_what_is_registered_and_nothing_else() {
+async fn the_guardian_ends_registered_processes_and_no_others() {
     let (mut kept, _in_kept, _out_kept) = spawn(&ChildSpec::new("cat"));
     let (mut told, _in_told, _out_told) = spawn(&ChildSpec::new("cat"));
     let (mut deaf, _in_deaf, stdout) = spawn(&shell("trap '' TERM; echo $$; cat; cat"));

@@ -130,7 +130,7 @@ async fn code_is_a_body_or_an_expression_and_its_value_is_returned_as_json() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_kept_in_words() {
+async fn printed_values_are_kept_as_text() {
     let code = "console.log('a', 1, true, null, undefined, 5n, [1, {b: 2}], (x) => x);\n\
                 console.error(new RangeError('no')); print({toJSON() { throw new Error('never') }});\n\
                 const cycle = {}; cycle.cycle = cycle; console.warn(cycle, '\\ud800', '\\u0000é');\n\
@@ -382,7 +382,7 @@ async fn memory_and_stack_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_printed_returned_and_sent_is_bounded() {
+async fn printed_returned_and_sent_data_are_bounded() {
     let outcome = run("for (let i = 0; i < 1e4; i++) console.log('é'.repeat(100)); return 1").await;
     assert_eq!(returned(&outcome), json!(1));
     assert!(outcome.is_cut && outcome.printed.len() <= 10_000 && outcome.printed.len() > 9_990);
@@ -564,7 +564,7 @@ async fn a_dropped_script_leaves_no_process_and_one_script_disturbs_no_other() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_killed_leaves_what_was_printed() {
+async fn a_killed_process_leaves_its_output() {
     let mut running = start("console.log('kept'); await tools.echo()", limits()).await;
     next_call(&mut running).await;
     let id = rustix::process::Pid::from_raw(running.process_id().unwrap()).unwrap();

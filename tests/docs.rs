@@ -109,7 +109,7 @@ fn every_setting_to_try_in_the_shipped_configuration_works() {
 }
 
 #[test]
-fn the_shipped_tls_line_serves_https_with_what_cert_writes() {
+fn the_shipped_tls_line_serves_https_with_the_files_of_cert() {
     let place = Place::new();
     place.rewrite(|line| line.replace("#tls = ", "tls = "));
     assert!(place.run("trunkline cert").status.success());
@@ -351,7 +351,7 @@ fn fits(told: &str, printed: &str) -> bool {
 }
 
 #[test]
-fn what_is_left_out_fits_anything_and_nothing_else_does() {
+fn omitted_parts_match_anything_and_nothing_else_does() {
     assert!(fits("a…c", "abc") && fits("…", "x") && fits("ab", "ab") && fits("…b…", "abc"));
     assert!(!fits("a…c", "abd") && !fits("ab", "abc") && !fits("…x…", "abc") && !fits("b…", "ab"));
 }

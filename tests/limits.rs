@@ -18,7 +18,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
     ("audit.rotate_every", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.rotate_size", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
-    ("clients.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("clients.*.quota", QUOTAS, "every_quota_is_enforced_and_named_in_the_error"),
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("code.calls", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
     ("code.cpu_time", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
@@ -37,7 +37,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
     ("events.timeout", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
     ("gateway.command_refresh", RELOAD, "a_commands_new_output_is_sent_without_a_lost_call"),
-    ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_named_in_the_error"),
     (
         "gateway.drain",
         "tests/cli/serve.rs",
@@ -91,7 +91,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     ("gateway.limits.kept_result_time", KEPT, "a_result_is_kept_for_so_long_and_no_longer"),
     ("gateway.limits.kept_results", KEPT, "so_many_bytes_of_results_are_kept_and_no_more"),
     ("gateway.limits.parked_each", LIVES, "so_many_calls_may_wait_and_no_more"),
-    ("gateway.limits.parked_time", LIVES, "a_call_that_nobody_comes_back_for_is_cancelled_in_time"),
+    ("gateway.limits.parked_time", LIVES, "an_abandoned_call_is_cancelled_in_time"),
     ("gateway.limits.replay", STREAMS, "a_stream_keeps_no_more_than_it_may"),
     ("gateway.limits.replay_all", STREAMS, "all_streams_together_keep_no_more_than_they_may"),
     (
@@ -117,7 +117,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     (
         "gateway.limits.sessions_each",
         "tests/gateway/legacy_sessions.rs",
-        "sessions_that_nobody_uses_make_room_and_others_do_not",
+        "idle_sessions_make_room_and_others_do_not",
     ),
     (
         "gateway.limits.share",
@@ -133,7 +133,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     (
         "gateway.list_ttl",
         "tests/gateway/caching.rs",
-        "every_list_tells_the_strictest_freshness_of_what_was_merged",
+        "every_list_has_the_strictest_freshness_of_its_parts",
     ),
     (
         "gateway.list_wait",
@@ -145,7 +145,7 @@ const TESTS: [(&str, &str, &str); 120] = [
         "tests/gateway/tools.rs",
         "pages_follow_each_other_and_their_cursors_are_sealed",
     ),
-    ("gateway.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    ("gateway.rate", LIMITS, "every_rate_is_enforced_and_named_in_the_error"),
     (
         "gateway.start_parallel",
         "tests/gateway/starts.rs",
@@ -172,8 +172,8 @@ const TESTS: [(&str, &str, &str); 120] = [
         "without_a_valid_answer_a_call_fails_unless_it_may_go_on",
     ),
     ("interceptors.*.timeout", INTERCEPTORS, LEFT_ALONE),
-    ("profiles.*.budget", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
-    ("profiles.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("profiles.*.budget", DISCOVERY, "auto_gives_each_client_a_list_that_it_can_handle"),
+    ("profiles.*.quota", QUOTAS, "every_quota_is_enforced_and_named_in_the_error"),
     ("profiles.*.rate", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
     ("search.embeddings.batch", EMBEDDINGS, BATCHES),
     (
@@ -184,7 +184,7 @@ const TESTS: [(&str, &str, &str); 120] = [
     ("search.embeddings.dimensions", EMBEDDINGS, BATCHES),
     ("search.embeddings.max_answer", EMBEDDINGS, "a_service_that_fails_leaves_search_to_the_words"),
     ("search.embeddings.timeout", EMBEDDINGS, "a_service_that_is_slow_does_not_hold_up_searches"),
-    ("search.clients.*", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
+    ("search.clients.*", DISCOVERY, "auto_gives_each_client_a_list_that_it_can_handle"),
     ("servers.*.breaker.failures", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
     ("servers.*.breaker.minimum", BREAKER_PARTS, RATIO),
     ("servers.*.breaker.open_time", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
@@ -222,7 +222,7 @@ const TESTS: [(&str, &str, &str); 120] = [
         "an_idle_child_is_stopped_and_started_again_by_a_call_with_its_list_kept",
     ),
     ("servers.*.in_flight", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
-    ("servers.*.instance_idle", BOUNDS, "an_instance_that_nobody_calls_is_closed"),
+    ("servers.*.instance_idle", BOUNDS, "an_idle_instance_is_closed"),
     (
         "servers.*.max_instances",
         BOUNDS,
@@ -255,14 +255,14 @@ const TESTS: [(&str, &str, &str); 120] = [
         "tests/gateway/openapi/documents.rs",
         "a_changed_document_changes_the_list_and_an_unreadable_one_leaves_it",
     ),
-    ("servers.*.quota_each", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("servers.*.quota_each", QUOTAS, "every_quota_is_enforced_and_named_in_the_error"),
     ("servers.*.rate_each", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
     ("servers.*.tools.*.cost", QUOTAS, "a_call_costs_as_many_as_its_tool_in_every_limit"),
-    ("servers.*.tools.*.quota_each", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("servers.*.tools.*.quota_each", QUOTAS, "every_quota_is_enforced_and_named_in_the_error"),
     ("servers.*.tools.*.rate_each", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
     ("servers.*.queue", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
     ("servers.*.queue_timeout", LIMITS, "waiting_for_a_place_has_an_end"),
-    ("servers.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    ("servers.*.rate", LIMITS, "every_rate_is_enforced_and_named_in_the_error"),
     (
         "servers.*.read_cache",
         "tests/gateway/caching.rs",
@@ -287,7 +287,7 @@ const TESTS: [(&str, &str, &str); 120] = [
         "tests/gateway/calls.rs",
         "a_silent_call_ends_at_its_timeout_and_the_server_hears_it",
     ),
-    ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_named_in_the_error"),
     ("servers.*.tools.*.result.max_size", RESULTS, CUT_RESULTS),
     (
         "servers.*.tools.*.retries",
@@ -316,7 +316,7 @@ const CHOICES: [(&str, &str, &str); 1] = [(
 
 /// Limits of a connection, some of them without a setting: the field of [`ConnectionLimits`].
 const FIXED: [(&str, &str, &str); 11] = [
-    ("connections", LISTENER, "one_connection_too_many_is_told_503_and_room_that_is_made_is_used"),
+    ("connections", LISTENER, "one_connection_too_many_gets_503_and_freed_room_is_used"),
     ("connections_each", LISTENER, "one_address_has_so_many_connections_and_no_more"),
     ("h2_streams", LISTENER, "one_http_2_stream_too_many_is_reset_and_the_others_are_served"),
     ("handshake", LISTENER, "a_connection_that_never_gets_to_a_request_is_closed"),

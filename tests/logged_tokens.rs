@@ -298,7 +298,7 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
 }
 
 #[tokio::test]
-async fn what_a_service_of_embeddings_is_sent_is_in_no_log() {
+async fn requests_to_an_embedding_service_are_in_no_log() {
     let log = capture_log();
     let upstream = Upstream::modern().await;
     upstream.set_tools([r#"{"name":"echo","inputSchema":{"type":"object"}}"#]);

@@ -84,7 +84,7 @@ fn type_names_are_unique_but_for_siblings() {
 }
 
 #[test]
-fn function_names_say_what_they_do() {
+fn function_names_describe_their_action() {
     let lengths: Vec<_> = sources()
         .iter()
         .flat_map(|(_, code)| function_names(code))

@@ -104,7 +104,7 @@ async fn attempt(code: &str, sandbox: SandboxConfig) -> String {
 }
 
 #[tokio::test]
-async fn files_outside_of_what_is_allowed_can_be_neither_read_nor_written() {
+async fn files_outside_of_the_allowed_folders_can_be_neither_read_nor_written() {
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret");
     std::fs::write(&secret, "x").unwrap();
@@ -272,7 +272,7 @@ fn everything() -> BTreeSet<PathBuf> {
 
 /// A kernel without Landlock, or with an old one: the system call fails.
 #[test]
-fn what_the_kernel_cannot_enforce_keeps_the_program_from_running() {
+fn restrictions_that_the_kernel_cannot_enforce_keep_the_program_from_running() {
     let without_landlock = SandboxPolicy {
         execute: everything(),
         write: everything(),
@@ -301,7 +301,7 @@ fn on_kernel(abi: u32) -> Command {
 }
 
 #[test]
-fn an_older_kernel_refuses_what_it_does_not_know() {
+fn an_older_kernel_refuses_unknown_restrictions() {
     let plain = || SandboxPolicy { execute: everything(), ..SandboxPolicy::default() };
     let connecting = || SandboxPolicy { connect: Some(BTreeSet::from([443])), ..plain() };
     let listening = || SandboxPolicy { bind: Some(BTreeSet::new()), ..plain() };
@@ -380,7 +380,7 @@ async fn processes_outside_of_the_sandbox_are_out_of_reach() {
 }
 
 #[test]
-fn what_cannot_be_entered_is_an_error_that_says_why() {
+fn an_impossible_confinement_is_an_error_with_the_reason() {
     let root = rustix::process::geteuid().is_root();
     let plain = || SandboxPolicy { execute: everything(), ..SandboxPolicy::default() };
     let unknown = SandboxPolicy { denied: vec!["no_such_call".into()], ..plain() };

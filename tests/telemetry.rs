@@ -126,7 +126,7 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
 }
 
 #[tokio::test]
-async fn how_a_call_ended_is_said_in_the_words_of_the_conventions() {
+async fn the_outcome_of_a_call_uses_the_words_of_the_conventions() {
     let collector = Collector::start().await;
     let (otel, _) = start(&collector.settings());
     let timeout = CallOutcome::Failed { code: -32603, label: "timeout" };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_the_page_is_told_so_and_no_other() {
+    fn a_client_with_the_current_page_gets_not_modified_and_no_other_does() {
         let page = [one("a", "01")];
         let tag = tag_of(&page);
         let weak = format!("W/{tag}");

@@ -159,7 +159,7 @@ fn head_has_the_headers_of_get_and_no_body() {
 }
 
 #[test]
-fn other_methods_are_told_which_ones_there_are() {
+fn other_methods_get_the_list_of_allowed_ones() {
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
         let (head, _) = ask(method, "/status", status(vec![]));
         assert_eq!(head.status, 405, "{method}");
@@ -168,7 +168,7 @@ fn other_methods_are_told_which_ones_there_are() {
 }
 
 #[test]
-fn an_unknown_path_is_told_which_ones_there_are() {
+fn an_unknown_path_gets_the_list_of_known_ones() {
     let (_, body) = ask("GET", "/stats", status(vec![]));
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["paths"], json!(AdminPage::PATHS));
@@ -206,7 +206,7 @@ fn the_status_is_json_with_rfc_3339_times_and_lower_case_states() {
 }
 
 #[test]
-fn a_rejected_reload_is_told_with_all_its_faults() {
+fn a_rejected_reload_is_reported_with_all_its_faults() {
     let mut status = status(vec![]);
     status.configuration.as_mut().unwrap().last_reload = Some(ReloadStatus {
         at: at(4),

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_has_to_be_in_every_answer() {
+    fn the_expected_text_has_to_be_in_every_answer() {
         let mut judge = AnswerChecker::expecting(Some(Expect::new("number {{n}} ")));
         let answer = |id: u64, n: u64| {
             received(

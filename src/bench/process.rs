@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_told() {
+    fn a_missing_process_is_reported() {
         assert!(Meter::new(vec![u32::MAX]).is_err());
     }
 }

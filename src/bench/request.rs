@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_modern_call_says_in_headers_what_its_body_says() {
+    async fn the_headers_of_a_modern_call_match_its_body() {
         let writer = writer(ProtocolVersion::LATEST_MODERN).await;
         let request = writer.call("search", r#"{"n":"{{n}}","x":1e400}"#, &[]);
         let (headers, body) = parts(request.build(FIRST + 7, None)).await;

@@ -178,7 +178,7 @@ fn closing(_: usize, request: &Value) -> Said {
 }
 
 #[tokio::test]
-async fn what_is_no_right_answer_is_counted_by_its_kind() {
+async fn wrong_answers_are_counted_by_kind() {
     let url = server(|n, request| match n {
         0 => Said::bytes("500 Oops\r\nContent-Length: 0", ""),
         1 => Said::json(&json!({ "jsonrpc": "2.0", "id": 5, "result": {} })),
@@ -203,7 +203,7 @@ async fn what_is_no_right_answer_is_counted_by_its_kind() {
 }
 
 #[tokio::test]
-async fn a_connection_of_no_use_is_told_by_what_is_wrong_with_it() {
+async fn an_unusable_connection_is_reported_with_the_reason() {
     const JSON: &str = "200 OK\r\nContent-Type: application/json\r\n";
     let cut = |bytes: &[u8]| Said { bytes: bytes.into(), closes: true, after: Duration::ZERO };
     let said: [(Said, &str); 6] = [
@@ -289,7 +289,7 @@ async fn an_open_loop_that_cannot_keep_up_says_so() {
 }
 
 #[tokio::test]
-async fn an_interrupted_run_gives_what_it_has() {
+async fn an_interrupted_run_reports_its_figures_so_far() {
     let url = server(|_, request| Said::json(&result(request))).await;
     let load = Load { requests: None, duration: Some(Duration::from_mins(10)), ..load(0) };
     let script = script(&url, &load).await.unwrap();
@@ -339,7 +339,7 @@ async fn two_take_turns_round_by_round() {
 }
 
 #[tokio::test]
-async fn who_is_no_mcp_server_is_told_what_it_is() {
+async fn other_servers_are_named_for_what_they_are() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     tokio::spawn(async move {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn given_arguments_have_to_fit_unless_told_otherwise() {
+    fn given_arguments_have_to_fit_unless_unchecked() {
         let tool = tool("t", true);
         assert!(given(&tool, r#"{"x":1}"#, false).is_ok());
         assert!(given(&tool, r#"{"x":"{{n}}"}"#, false).is_ok());

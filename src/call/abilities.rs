@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_what_would_be_read_and_no_more_than_may_be() {
+    fn remembered_abilities_equal_the_declared_ones_within_bounds() {
         let versions = [ProtocolVersion::V2025_06_18, ProtocolVersion::V2026_07_28];
         for round in 0..3 * REMEMBERED {
             let name = "x".repeat(round % (REMEMBERED + 3) * 120);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_can_do_what_its_version_knows() {
+    fn a_client_has_the_abilities_of_its_version() {
         let raw = br#"{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"roots":{}}"#;
         for (version, form, url, tools) in [
             (ProtocolVersion::V2025_03_26, false, false, false),

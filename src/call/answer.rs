@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_no_result() {
+    fn non_objects_are_not_results() {
         for text in ["null", "[]", "1", "\"x\""] {
             let raw = Bytes::from_static(text.as_bytes());
             assert!(Answer::parse(Response::Result(raw.clone().into())).is_err(), "{text}");

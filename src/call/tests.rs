@@ -17,7 +17,7 @@ use super::{
 };
 
 #[test]
-fn the_page_on_errors_says_what_the_table_says() {
+fn the_page_on_errors_matches_the_table() {
     let page = page();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
     let written = std::fs::read_to_string(path).unwrap_or_default();

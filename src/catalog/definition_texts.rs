@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_keeps_its_bytes() {
+    fn unchanged_definitions_keep_their_bytes() {
         for raw in [
             "",
             "[]",

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_keeps_what_the_tool_has() {
+    fn a_mark_keeps_the_fields_of_the_tool() {
         for (tool, marked) in [
             (
                 r#"{"name":"a","n":1.0}"#,

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn together_they_can_do_what_any_of_them_can() {
+    fn combined_abilities_are_those_of_any_member() {
         let all = [
             offers(json!({ "tools": {}, "resources": { "subscribe": true }, "logging": {} })),
             offers(json!({

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_leaves_a_mark() {
+    fn omitted_parts_leave_a_mark() {
         for (rules, expected) in [
             (json!({"type": "integer", "minimum": 1, "maximum": 100}), "int*"),
             (json!({"type": "string", "pattern": "^a"}), "string*"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_has_a_line() {
+    fn invalid_tools_have_a_line() {
         for raw in [
             "",
             "[]",

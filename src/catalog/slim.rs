@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_people_read_goes_and_rules_stay() {
+    fn text_for_people_is_removed_and_rules_stay() {
         let long = "The first sentence. Another one that is longer.";
         let tool = json!({
             "name": "t", "title": "A tool", "description": long,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_their_spelling_and_what_cannot_be_read_is_unchanged() {
+    fn numbers_keep_their_spelling_and_unreadable_schemas_are_unchanged() {
         let raw =
             r#"{"name":"t","inputSchema":{"maximum":1e400,"minimum":12345678901234567890123}}"#;
         assert_eq!(slim_tool(raw.as_bytes(), &ALL), raw.as_bytes());

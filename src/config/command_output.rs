@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_has_no_usable_output_is_told_as_such() {
+    fn a_program_without_usable_output_is_a_fault() {
         let folder = tempfile::tempdir().unwrap();
         let script = |text: &str| {
             let path = folder.path().join("script");

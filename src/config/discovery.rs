@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn meaningless_values_are_refused() {
         for (text, said) in [
             ("[profiles.p]\ndiscovery = \"some\"\n", "all"),
             ("[search]\nclients = { x = 0 }\n", "from 1 to 100000"),

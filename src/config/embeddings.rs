@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_with_its_line_and_key() {
+    fn each_fault_is_reported_with_its_line_and_key() {
         let service = "url = \"https://e.example/v1\"\nmodel_name = \"m\"\n";
         for (lines, place, said) in [
             ("", "1: search.embeddings", "neither `model` nor `url`"),

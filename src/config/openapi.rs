@@ -428,7 +428,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_rule_reads_as_what_it_looks_like() {
+    fn a_short_rule_is_read_by_its_form() {
         let pattern = |text: &str| Pattern::new(text);
         for (text, rule) in [
             ("get*", OperationRule { operation: pattern("get*"), ..Default::default() }),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_sandbox_is_told_with_its_key() {
+    fn faults_of_a_sandbox_are_reported_with_their_key() {
         for (value, key, problem) in [
             ("1", "servers.s.sandbox", "expected a table"),
             ("{ reed = [] }", "servers.s.sandbox.reed", "unknown key"),

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_told_from_other_settings() {
+    fn credentials_differ_from_other_settings() {
         for setting in ["auth.key", "oauth.client_secret", "aws.secret", "headers.X-API-Key"] {
             assert!(is_credential(setting), "{setting}");
         }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_was_sent_is_hidden_and_no_change_of_the_configuration() {
+    fn secrets_sent_to_a_server_are_hidden_and_are_no_configuration_change() {
         let secrets = ServerSecrets::new(["hunter2-configured"]);
         let (clone, before) = (secrets.clone(), ServerSecrets::new(["hunter2-configured"]));
         secrets.note_sent("Bearer token/of-ann");

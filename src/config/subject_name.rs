@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_a_value_is_no_part_of_its_own() {
+    fn text_within_a_value_is_not_a_part_of_the_name() {
         let one = |kind: &str, value: &str| vec![(kind.to_owned(), value.to_owned())];
         let forged = SubjectName::from_parts([one("CN", "ci,OU=Build"), one("O", "x")]);
         assert_ne!(Some(forged), SubjectName::parse("CN=ci,OU=Build,O=x"));

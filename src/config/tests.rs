@@ -154,7 +154,7 @@ fn every_setting_to_try_in_the_shipped_configuration_works_as_it_stands() {
 }
 
 #[test]
-fn the_json_schema_takes_what_the_reader_takes_and_refuses_what_it_refuses() {
+fn the_json_schema_and_the_reader_accept_the_same_files() {
     let schema = jsonschema::validator_for(&json_schema()).expect("a valid schema");
     let json = |text: &str| -> Json {
         serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()

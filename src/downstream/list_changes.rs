@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_and_is_wanted_is_told_and_only_once() {
+    fn only_wanted_changes_are_reported_and_only_once() {
         let old = Digests { tools: [0; 32], prompts: [0; 32], resources: [[0; 32]; 2] };
         let new = Digests { tools: [1; 32], prompts: [1; 32], resources: [[0; 32], [1; 32]] };
         let told = |changes: &mut ListChanges, now| changes.to(now).collect::<Vec<_>>();

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_legacy_server_is_told_what_its_version_knows() {
+    fn a_legacy_server_receives_the_fields_of_its_version() {
         let told = |raw: &str, version| {
             let told = capabilities(&Abilities::parse(raw.as_bytes()), version);
             String::from_utf8(told.to_vec()).unwrap()

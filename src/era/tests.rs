@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_can_do_stays_what_it_can_do(
+    fn the_abilities_of_a_client_survive_the_translation(
         members in prop::collection::btree_map(
             select(&["sampling", "elicitation", "roots", "extensions", "tasks", "x"][..]),
             object_of_any(), 0..5,

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_there_ends_with_them() {
+    fn their_tasks_end_with_them() {
         let workers = Workers::start(NonZeroUsize::new(1)).unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
         workers.place().unwrap().runtime.spawn(async move {

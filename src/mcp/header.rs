@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_headers_of_a_message_are_found_under_their_names_and_told_from_duplicates() {
+    fn the_headers_of_a_message_are_found_and_duplicates_are_noticed() {
         let value = HeaderValue::from_static;
         let mut headers = HeaderMap::new();
         assert_eq!(MessageHeaders::read(&headers).version.single(), Ok(None));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_media_type_is_told_by_its_essence() {
+    fn a_media_type_is_recognised_by_its_essence() {
         for (value, expected) in [
             ("application/json", MediaType::Json),
             ("Application/JSON ; charset=utf-8", MediaType::Json),

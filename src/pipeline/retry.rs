@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_do_harm_is_called_again() {
+    fn only_harmless_calls_are_repeated() {
         let server = || ServerName::new("s").unwrap();
         let status = |code| ServerFault::of_status(http::StatusCode::from_u16(code).unwrap());
         let down = |fault| Failure::server_down(server(), fault);

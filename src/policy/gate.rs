@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_with_its_whole_share_waits_in_front_of_nobody() {
+    async fn a_client_with_its_whole_share_delays_no_other() {
         let settings = GateSettings {
             in_flight: 4,
             queue: 4,

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_without_a_key_are_told_apart_by_their_network() {
+    fn clients_without_a_key_are_distinguished_by_their_network() {
         let at = |address: &str| Holder::identify(&Principal::Anonymous, address.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::2"));
         assert_ne!(at("192.0.2.1"), at("192.0.2.2"));

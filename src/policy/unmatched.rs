@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_told_of_only_if_it_can_match_nothing() {
+    fn a_pattern_is_reported_only_if_it_can_match_nothing() {
         for (setting, pattern, is_told) in [
             ("principals", "ci", false),
             ("principals", "c*", false),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_leave_it_open_what_names_begin_with() {
+    fn other_settings_leave_the_start_of_names_open() {
         let rule = "[policy.rules.r]\ntools = [\"gti__x\"]\n";
         assert_eq!(unmatched("", rule), ["gti__x"]);
         for gateway in ["naming = \"none\"", "naming = \"conflict\"", "name_case = \"snake\""] {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_forgotten_whatever_expires_first() {
+    fn expired_consents_are_forgotten_in_any_order() {
         let (all, ann) = (Arc::new(UsedConsents::default()), client("ann"));
         for (number, lasting) in [(1, 30), (2, 10), (3, 20)] {
             all.claim(&ann, state(number, lasting), NOW).unwrap().keep();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_process_depends_on_replaces_it() {
+    fn only_settings_that_a_process_depends_on_replace_it() {
         let old = config(
             "[servers.a]\ncommand = \"x\"\n[servers.b]\ncommand = \"x\"\n[servers.c]\ncommand = \"x\"\n[servers.d]\ncommand = \"x\"",
         );

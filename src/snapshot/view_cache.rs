@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_write_into_keys_counts() {
+    fn text_of_clients_in_view_keys_counts() {
         let world = World::new(MOST);
         let raw = format!("{{\"experimental\":{{\"x\":{{\"y\":\"{}\"}}}}}}", "z".repeat(4000));
         let abilities = Some(Abilities::parse(raw.as_bytes()));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uri_is_told_without_its_secrets() {
+    fn a_uri_is_recorded_without_its_secrets() {
         for (uri, told) in [
             ("file:///a.txt", "file:///a.txt"),
             ("mcp://s/db://me:hunter2@host/x@y?key=1#z", "mcp://s/db://host/x@y"),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_specification_forbids_is_refused() {
+    fn traceparents_that_the_specification_forbids_are_refused() {
         use TraceParentError::{Digits, Shape, Version, Zero};
         for (text, error) in [
             ("", Shape),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_read_for_what_this_one_knows() {
+    fn a_later_version_is_read_for_the_known_fields() {
         let later = format!("{}-what-comes-later", GOOD.replacen("00", "cc", 1));
         assert_eq!(TraceParent::parse(&later).unwrap().to_string(), GOOD);
     }

@@ -56,7 +56,7 @@ async fn rows_outlive_the_process_and_are_sealed() {
 }
 
 #[tokio::test]
-async fn what_another_process_has_deleted_is_noticed_and_not_written_again() {
+async fn rows_deleted_by_another_process_are_noticed_and_not_written_again() {
     let folder = TempDir::new().unwrap();
     let (own, other) = (open(&folder, &[OLD]).unwrap(), open(&folder, &[OLD]).unwrap());
     own.write_row(name("ann"), b"1".to_vec()).await.unwrap();

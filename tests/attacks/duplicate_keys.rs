@@ -12,7 +12,7 @@ fn forms() -> Value {
 }
 
 #[tokio::test]
-async fn a_result_with_a_duplicate_of_what_the_gateway_reads_is_refused() {
+async fn a_result_with_a_duplicate_key_that_the_gateway_reads_is_refused() {
     const ASKS: &str = r#""resultType":"input_required""#;
     const FORM: &str = r#"{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object"}}}"#;
     const PAGE: &str = r#"{"method":"elicitation/create","params":{"mode":"url","message":"?","url":"https://x.example/"}}"#;
@@ -152,7 +152,7 @@ async fn a_server_with_a_capability_twice_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_read_with_two_lifetimes_is_kept_for_nobody() {
+async fn a_read_with_two_lifetimes_is_not_kept() {
     let upstream = Upstream::modern().await;
     upstream.offers_everything();
     upstream.when_asked("resources/read", |call| {
@@ -170,7 +170,7 @@ async fn a_read_with_two_lifetimes_is_kept_for_nobody() {
 }
 
 #[tokio::test]
-async fn arguments_with_two_values_for_what_a_schema_checks_are_refused() {
+async fn arguments_with_two_values_for_a_checked_key_are_refused() {
     for kind in every_kind().await {
         let schema = json!({
             "type": "object",

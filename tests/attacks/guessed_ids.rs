@@ -68,7 +68,7 @@ async fn a_result_without_an_id_answers_no_request() {
 }
 
 #[tokio::test]
-async fn nothing_is_passed_on_of_a_large_result_whose_id_comes_late_and_is_wrong() {
+async fn nothing_of_a_large_result_with_a_late_wrong_id_is_forwarded() {
     for upstream in Upstream::both().await {
         for (tool, is_right) in [("stray", false), ("own", true)] {
             upstream.does(tool, move |call| {

@@ -73,7 +73,7 @@ async fn arguments_of_a_costly_schema_hold_up_no_other_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_checks_of_one_client_wait_in_front_of_nobody() {
+async fn large_checks_of_one_client_delay_no_other() {
     let (gateway, _upstream) = gateway().await;
     let own = async {
         let said = gateway.modern().key(BYSTANDER).call("s__strict", large()).await;

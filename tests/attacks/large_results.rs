@@ -44,7 +44,7 @@ async fn large_results_with_many_links_hold_up_no_other_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_results_of_one_client_wait_in_front_of_nobody() {
+async fn large_results_of_one_client_delay_no_other() {
     let (gateway, _upstream) = gateway().await;
     let own = async {
         let said = gateway.modern().key(BYSTANDER).call("s__links", json!({})).await;

@@ -15,7 +15,7 @@ use crate::support::{Gateway, Step, Upstream};
 const SECRETS: [&str; 4] = ["hunter2-env", "hunter2-arg", "hunter2-literal", "hunter2-part"];
 
 #[tokio::test]
-async fn what_a_child_repeats_of_its_secrets_is_on_no_page() {
+async fn secrets_that_a_child_repeats_are_on_no_page() {
     let script = "for value in \\\"$KEY\\\" \\\"$LITERAL\\\" \\\"$PART\\\" \\\"$0\\\"; do echo \\\"key $value\\\"; \
                   echo \\\"key $value\\\" >&2; done; \
                   echo \\\"all $KEY $LITERAL ${PART#*:} $0\\\" >&2; exit 3";
@@ -41,7 +41,7 @@ async fn what_a_child_repeats_of_its_secrets_is_on_no_page() {
 }
 
 #[tokio::test]
-async fn what_an_http_server_repeats_of_its_secrets_is_on_no_page() {
+async fn secrets_that_an_http_server_repeats_are_on_no_page() {
     let upstream = Upstream::legacy().await;
     upstream.when_asked("initialize", |_| {
         vec![Step::Error(json!({ "code": -32000, "message": "no token hunter2-header" }))]
@@ -65,7 +65,7 @@ fn log_of_servers() -> NamedTempFile {
 }
 
 #[tokio::test]
-async fn what_an_http_server_repeats_of_its_secrets_is_in_no_line_of_the_log() {
+async fn secrets_that_an_http_server_repeats_are_in_no_line_of_the_log() {
     const ENCODED: &str = "dXNlcjpodW50ZXIyLWJhc2lj";
     let log = log_of_servers();
     for era in Upstream::both().await {

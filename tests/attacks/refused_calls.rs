@@ -6,7 +6,7 @@ use crate::support::{Gateway, Step, Upstream};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
 #[tokio::test]
-async fn a_call_that_the_server_rejects_takes_it_from_nobody() {
+async fn a_call_that_the_server_rejects_takes_it_from_no_other_client() {
     let unsupported = json!({
         "code": -32_022, "message": "no", "data": { "supported": ["2026-07-28"], "requested": "x" },
     });

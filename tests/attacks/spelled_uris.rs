@@ -344,7 +344,7 @@ async fn telling(upstream: &Upstream) {
 }
 
 #[tokio::test]
-async fn a_uri_that_a_result_has_told_of_is_read_by_its_client_alone_unless_a_rule_denies_it() {
+async fn a_uri_from_a_result_is_read_by_its_client_alone_unless_a_rule_denies_it() {
     for upstream in Upstream::both().await {
         telling(&upstream).await;
         let keys = crate::two_clients(Gateway::with("t", upstream.http()));
@@ -378,7 +378,7 @@ async fn a_uri_that_a_result_has_told_of_is_read_by_its_client_alone_unless_a_ru
 }
 
 #[tokio::test]
-async fn a_uri_that_a_result_has_told_of_is_forgotten_with_its_client() {
+async fn a_uri_from_a_result_is_forgotten_with_its_client() {
     let upstream = Upstream::modern().await;
     telling(&upstream).await;
     let rules = "[policy.rules.all]\n[policy.rules.no]\neffect = \"deny\"\nresources = [\"mcp://t/x:secret\"]\n";

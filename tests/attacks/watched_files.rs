@@ -20,7 +20,7 @@ use crate::support::gateway::{Builder, key_digest};
 use crate::support::{Gateway, within};
 
 #[tokio::test]
-async fn a_pipe_or_a_device_in_place_of_a_file_is_a_fault_and_stops_nobody() {
+async fn a_pipe_or_a_device_in_place_of_a_file_is_a_fault_and_blocks_nothing() {
     let gateway = with_clock().start().await;
     let traps = Traps::new();
     let file = |path: &Path| format!("[clients.a]\nkey = \"${{file:{}}}\"\n", path.display());

@@ -32,7 +32,7 @@ fn commands_that_only_print_print_and_succeed() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_from_a_failure() {
+fn a_wrong_command_line_differs_from_a_failure() {
     trunkline(&["juggle"]).exits_with(WRONG_USE).complains_of(&["juggle"]);
     trunkline(&["serve", "--listen", "x"]).exits_with(WRONG_USE).complains_of(&["--listen"]);
     trunkline(&["serve", "--listen", "nowhere"]).exits_with(WRONG_USE).complains_of(&["nowhere"]);
@@ -115,7 +115,7 @@ fn check_says_that_all_is_well_without_starting_anything() {
 }
 
 #[test]
-fn what_the_image_runs_is_a_command_that_works() {
+fn the_command_of_the_image_works() {
     let root = env!("CARGO_MANIFEST_DIR");
     let dockerfile = std::fs::read_to_string(format!("{root}/Dockerfile")).unwrap();
     let runs = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
@@ -132,7 +132,7 @@ fn what_the_image_runs_is_a_command_that_works() {
 }
 
 #[test]
-fn certificates_are_never_written_over_and_an_unwritable_folder_is_told() {
+fn certificates_are_never_overwritten_and_an_unwritable_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("certs");
     let out = out.to_str().unwrap();
@@ -155,7 +155,7 @@ fn the_shipped_configuration_finds_the_certificates_that_cert_writes() {
 }
 
 #[test]
-fn what_key_prints_can_be_pasted() {
+fn the_output_of_key_can_be_pasted() {
     for (name, table) in [("ci", "ci"), ("ann@example.com", "\"ann@example.com\"")] {
         let ran = trunkline(&["key", name]).exits_with(DONE);
         let said = ran.prints(&["tlk_", &format!("[clients.{table}]"), "sha256:"]).said();
@@ -286,7 +286,7 @@ fn check_reports_settings_that_only_a_shell_would_understand() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_failure() {
+fn unread_output_is_no_failure() {
     let mut child = Command::new(TRUNKLINE)
         .arg("schema")
         .stdout(Stdio::piped())
@@ -299,7 +299,7 @@ fn output_that_nobody_reads_is_no_failure() {
 }
 
 #[test]
-fn check_warns_of_many_operations_that_nobody_has_chosen() {
+fn check_warns_of_many_operations_without_a_selection() {
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<_> = (0..41).map(|at| format!("\"/p{at}\":{{\"get\":{{}}}}")).collect();
     let document = format!("{{\"openapi\":\"3.1.0\",\"paths\":{{{}}}}}", paths.join(","));

@@ -143,7 +143,7 @@ fn a_case_has_claims_of_its_own() {
 }
 
 #[test]
-fn a_check_prints_what_each_denial_matches_and_warns_where_others_can_rename() {
+fn a_check_prints_the_matches_of_each_denial_and_warns_where_others_can_rename() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.toml").to_str().unwrap().to_owned();
     let check = |gateway: &str, rules: &str| {

@@ -9,7 +9,7 @@ use super::process::{Process, TRUNKLINE, Tag, text};
 const OLD_KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/old_kernel.py");
 
 #[test]
-fn a_gateway_on_an_older_kernel_says_in_log_and_status_what_a_sandbox_does_not_enforce() {
+fn a_gateway_on_an_older_kernel_reports_gaps_of_a_sandbox_in_log_and_status() {
     let gap = "cannot block signals";
     for (abi, scopes, is_told) in
         [("5", "", true), ("5", "scopes = false", false), ("6", "", false)]

@@ -106,7 +106,7 @@ impl Host {
 }
 
 #[test]
-fn a_stdio_gateway_answers_what_is_under_way_when_its_input_ends_and_leaves_nothing_behind() {
+fn a_stdio_gateway_answers_calls_in_progress_when_its_input_ends_and_leaves_nothing_behind() {
     let tag = Tag::new();
     let mut host = Host::start(&clock(&tag), &[]);
     host.open();
@@ -154,7 +154,7 @@ fn the_first_list_of_a_stdio_gateway_has_all_servers() {
 }
 
 #[test]
-fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
+fn a_stdio_gateway_ends_at_once_on_a_signal_and_on_closed_output() {
     for signal in [Some(Signal::TERM), Some(Signal::INT), None] {
         let tag = Tag::new();
         let mut host = Host::start(&clock(&tag), &[]);
@@ -225,7 +225,7 @@ fn the_second_start_of_a_stdio_gateway_lists_in_under_100_ms() {
 }
 
 #[test]
-fn a_stdio_gateway_shows_the_profile_that_it_is_told_to_show_and_asks_its_host_for_no_key() {
+fn a_stdio_gateway_shows_the_given_profile_and_asks_its_host_for_no_key() {
     let tag = Tag::new();
     let key = "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
     let config = clock(&tag) + "[profiles.time]\ntools = [\"clock__now\"]\n" + key;

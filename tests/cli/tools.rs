@@ -35,7 +35,7 @@ fn tools_are_listed_with_their_signatures_or_their_tokens() {
 }
 
 #[test]
-fn tools_that_nobody_called_are_reported_with_the_lines_that_hide_them() {
+fn uncalled_tools_are_reported_with_the_lines_that_hide_them() {
     let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
     let log = folder.path().join("audit.jsonl");
     let servers = clock(&tag) + &clock(&tag).replace("servers.clock", "servers.other");
@@ -84,7 +84,7 @@ fn tools_that_nobody_called_are_reported_with_the_lines_that_hide_them() {
 }
 
 #[test]
-fn a_report_without_a_log_says_what_is_missing() {
+fn a_report_without_a_log_names_the_missing_setting() {
     let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
     let path = file(folder.path(), &clock(&tag));
     trunkline(&["report", "-c", &path])

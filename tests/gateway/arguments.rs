@@ -8,7 +8,7 @@ const DRAFT_2019: &str = "https://json-schema.org/draft/2019-09/schema";
 const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 
 #[tokio::test]
-async fn arguments_that_break_the_schema_are_told_to_the_model_and_not_to_the_server() {
+async fn arguments_that_break_the_schema_are_reported_to_the_model_and_not_sent_to_the_server() {
     let [modern, legacy] = Upstream::both().await;
     let schema = json!({
         "type": "object",

@@ -54,7 +54,7 @@ async fn so_many_clients_have_an_instance_of_their_own_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_instance_that_nobody_calls_is_closed() {
+async fn an_idle_instance_is_closed() {
     let upstream = Upstream::legacy().await;
     let lines = upstream.stdio() + "isolation = \"client\"\ninstance_idle = \"1s\"\n";
     let gateway = Gateway::with("s", lines).start().await;

@@ -83,7 +83,7 @@ async fn failures_in_a_row_open_it_and_a_probe_closes_it() {
 }
 
 #[tokio::test]
-async fn tool_errors_and_what_clients_do_wrong_do_not_open_it() {
+async fn tool_errors_and_client_mistakes_do_not_open_it() {
     let upstream = Upstream::modern().await;
     let schema = json!({ "type": "object", "required": ["city"] });
     upstream.tool(&json!({ "name": "weather", "inputSchema": schema }), |_| {

@@ -25,7 +25,7 @@ fn reads(upstream: &Upstream) -> usize {
 }
 
 #[tokio::test]
-async fn every_list_tells_the_strictest_freshness_of_what_was_merged() {
+async fn every_list_has_the_strictest_freshness_of_its_parts() {
     let [short, long] = [Upstream::modern().await, Upstream::modern().await];
     let silent = Upstream::legacy().await;
     for upstream in [&short, &long, &silent] {
@@ -55,7 +55,7 @@ async fn every_list_tells_the_strictest_freshness_of_what_was_merged() {
 }
 
 #[tokio::test]
-async fn what_a_server_lets_be_kept_is_asked_for_once() {
+async fn cacheable_results_are_requested_once() {
     let upstream = Upstream::modern().await;
     counts_reads(&upstream, 60_000, "public");
     for (way, lines) in upstream.ways() {
@@ -80,7 +80,7 @@ async fn what_a_server_lets_be_kept_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_kept_is_asked_for_each_time() {
+async fn uncacheable_results_are_requested_each_time() {
     let [modern, legacy] = Upstream::both().await;
     for (upstream, ttl, more) in [
         (&modern, 0, ""),
@@ -118,7 +118,7 @@ async fn a_result_too_large_for_the_cache_is_asked_for_each_time() {
 }
 
 #[tokio::test]
-async fn what_is_private_is_kept_for_its_principal_alone() {
+async fn private_results_are_kept_for_their_principal_alone() {
     for (scope, asked) in [("private", 2), ("public", 1)] {
         let upstream = Upstream::modern().await;
         counts_reads(&upstream, 60_000, scope);
@@ -135,7 +135,7 @@ async fn what_is_private_is_kept_for_its_principal_alone() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_told_ends_what_was_kept() {
+async fn a_reported_change_ends_kept_results() {
     let upstream = Upstream::modern().await;
     counts_reads(&upstream, 3_600_000, "public");
     for (way, lines) in upstream.ways() {

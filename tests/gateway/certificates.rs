@@ -198,7 +198,7 @@ async fn each_kind_of_name_in_a_certificate_identifies_its_client_and_is_recorde
 }
 
 #[tokio::test]
-async fn streams_end_when_the_certificate_does_and_its_connection_identifies_nobody() {
+async fn streams_end_with_the_certificate_and_its_connection_identifies_no_client() {
     let folder = tempfile::tempdir().unwrap();
     server_certificates(folder.path());
     let (upstream, ca) = (Upstream::legacy().await, ClientCa::new());

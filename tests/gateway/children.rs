@@ -189,7 +189,7 @@ async fn a_server_that_capabilities_are_hidden_from_has_one_instance_for_all_cli
 }
 
 #[tokio::test]
-async fn isolated_clients_have_instances_of_their_own_that_are_told_nothing() {
+async fn isolated_clients_have_instances_of_their_own_without_declared_capabilities() {
     for kind in every_kind().await {
         let lines = kind.lines.clone() + HIDDEN + "isolation = \"client\"\n";
         let gateway = Gateway::with("s", lines).start().await;
@@ -300,7 +300,8 @@ async fn connect_and_call(host: &mut Host, era: &str, capabilities: Value) {
 }
 
 #[tokio::test]
-async fn the_only_clients_capabilities_are_told_to_the_first_child_and_its_calls_need_no_other() {
+async fn the_only_clients_capabilities_are_declared_to_the_first_child_and_its_calls_need_no_other()
+{
     for era in ["Legacy", "Modern"] {
         let upstream = Upstream::legacy().await;
         let gateway = Gateway::with("s", upstream.stdio()).gateway("list_wait = \"15s\"");

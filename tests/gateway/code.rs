@@ -113,7 +113,7 @@ async fn code_calls_tools_of_servers_of_both_eras_and_combines_their_results() {
 }
 
 #[tokio::test]
-async fn errors_can_be_caught_and_what_was_printed_before_one_is_kept() {
+async fn errors_can_be_caught_and_output_before_them_is_kept() {
     let (_upstreams, gateway) = start(CODE).await;
     for (era, client) in gateway.both().await {
         let caught = "
@@ -193,7 +193,7 @@ async fn the_mistakes_of_models_are_understood_or_explained() {
 }
 
 #[tokio::test]
-async fn what_servers_and_the_gateway_ask_in_inner_calls_reaches_the_client() {
+async fn questions_of_servers_and_the_gateway_in_inner_calls_reach_the_client() {
     let kinds = every_kind().await;
     asks(&kinds, "ask", || vec![("who", "elicitation/create", question())]);
     asks(&kinds, "model", || vec![("what", "sampling/createMessage", prompt())]);

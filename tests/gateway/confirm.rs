@@ -212,7 +212,7 @@ async fn questions_of_the_server_come_after_that_of_the_gateway_and_only_one_is_
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_a_call_that_cannot_be_made_and_the_audit_log_tells_the_answer() {
+async fn impossible_calls_need_no_consent_and_the_audit_log_records_each_answer() {
     let upstream = Upstream::modern().await;
     let schema = json!({ "type": "object", "required": ["n"] });
     upstream.tool(&json!({ "name": "strict", "inputSchema": schema }), |_| vec![Step::Usual]);

@@ -28,7 +28,7 @@ async fn waits_for(client: &Client, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_tool_that_left_its_servers_list_is_told_of_as_a_result() {
+async fn a_tool_that_left_its_servers_list_is_reported_as_a_result() {
     let upstream = Upstream::legacy().await;
     upstream.set_tools([tool("old"), tool("echo")]);
     let gateway = Gateway::with("s", upstream.http()).start().await;
@@ -60,7 +60,7 @@ async fn a_tool_that_left_its_servers_list_is_told_of_as_a_result() {
 }
 
 #[tokio::test]
-async fn a_tool_that_a_reload_took_away_is_told_of_to_those_who_saw_it() {
+async fn a_tool_that_a_reload_removed_is_reported_to_clients_that_saw_it() {
     let upstream = Upstream::modern().await;
     let (s, t) = (upstream.http(), upstream.http());
     let config = |profiles: &str, of_late: &str, more: &str| {

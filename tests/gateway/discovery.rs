@@ -108,7 +108,7 @@ async fn tools_are_found_described_and_called_in_both_eras() {
 }
 
 #[tokio::test]
-async fn a_refused_call_says_what_is_needed_to_make_it_rightly() {
+async fn a_refused_call_names_the_correct_way() {
     let (upstreams, builder) = tracker_behind(SEARCH).await;
     let gateway = builder.start().await;
     for (era, client) in gateway.both().await {
@@ -178,7 +178,7 @@ async fn each_intent_has_a_tool_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_client_may_not_use_is_never_named() {
+async fn forbidden_tools_are_never_named() {
     let clients = client_table("ann", "key-ann", "") + &client_table("bob", "key-bob", "");
     let rules = "[policy.rules.all]\nprincipals = [\"ann\"]\n\
         [policy.rules.some]\nprincipals = [\"bob\"]\ntools = [\"*__create_issue\", \"*__ping\"]\n";
@@ -291,7 +291,7 @@ async fn a_call_through_a_meta_tool_is_rated_confirmed_and_recorded_as_the_tool_
 }
 
 #[tokio::test]
-async fn auto_gives_each_client_what_it_can_take() {
+async fn auto_gives_each_client_a_list_that_it_can_handle() {
     let (_upstreams, builder) = tracker_behind(
         "[profiles.default]\ndiscovery = \"auto\"\npin = [\"m__ping\"]\nbudget = 100\n\
          [profiles.roomy]\ndiscovery = \"auto\"\n\

@@ -190,7 +190,7 @@ async fn an_event_is_delivered_by_the_status_although_the_body_never_ends() {
 }
 
 #[tokio::test]
-async fn a_webhook_whose_certificate_is_not_trusted_gets_nothing() {
+async fn a_webhook_with_an_untrusted_certificate_gets_nothing() {
     let upstream = Upstream::modern().await;
     let folder = tempfile::tempdir().unwrap();
     let mut hook = Webhook::with_tls(own_certificate(folder.path()).0);

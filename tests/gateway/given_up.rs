@@ -67,7 +67,7 @@ async fn heard(client: &Client, upstream: &Upstream) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_server_sends_after_a_call_was_given_up_is_no_others() {
+async fn late_messages_of_an_abandoned_call_reach_no_other_call() {
     for way in ["stdio", "http"] {
         let upstream = Upstream::legacy().await;
         acts(&upstream);

@@ -69,7 +69,7 @@ async fn redirects_are_followed_within_the_origin_only() {
 }
 
 #[tokio::test]
-async fn statuses_are_told_in_words() {
+async fn statuses_are_shown_in_words() {
     let upstream = Upstream::modern().await;
     for status in [401, 403, 500, 503] {
         upstream.does(&format!("s{status}"), move |_| {
@@ -177,7 +177,7 @@ async fn an_answer_beyond_the_bound_ends_its_own_call_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told_as_such() {
+async fn invalid_answers_are_reported_as_such() {
     let upstream = Upstream::modern().await;
     let page =
         |status| Step::Status(status, vec![("content-type", "text/html".into())], "<p>".into());

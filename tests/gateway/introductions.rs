@@ -13,7 +13,7 @@ async fn told(gateway: &Gateway) -> [(&'static str, Value); 2] {
 }
 
 #[tokio::test]
-async fn only_what_some_server_can_do_is_said_and_changes_are_always_told() {
+async fn only_capabilities_of_some_server_are_declared_and_list_changes_always() {
     let [modern, legacy] = Upstream::both().await;
     modern.can(json!({ "prompts": {}, "completions": {}, "experimental": { "x": {} } }));
     legacy

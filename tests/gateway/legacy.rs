@@ -118,7 +118,7 @@ async fn an_idle_session_ends_and_a_busy_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_session_serves_ping_and_refuses_what_it_does_not_know() {
+async fn a_session_serves_ping_and_refuses_unknown_methods() {
     let gateway = Gateway::alone().start().await;
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let client = gateway.legacy_of(version).await;
@@ -266,7 +266,7 @@ async fn a_cancelled_call_of_a_client_that_takes_json_alone_still_has_an_answer(
 }
 
 #[tokio::test]
-async fn nobody_cancels_another_clients_call() {
+async fn no_client_cancels_the_call_of_another() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let (client, other) = (gateway.legacy().await, gateway.legacy().await);

@@ -22,7 +22,7 @@ async fn the_session_that_was_used_last_stays() {
 }
 
 #[tokio::test]
-async fn sessions_that_nobody_uses_make_room_and_others_do_not() {
+async fn idle_sessions_make_room_and_others_do_not() {
     let upstream = Upstream::legacy().await;
     let limit = "limits.sessions_each = 3";
     let gateway = Gateway::with("s", upstream.stdio()).gateway(limit).start().await;

@@ -19,7 +19,7 @@ fn is_over(said: &Said, limit: &str) {
 }
 
 #[tokio::test]
-async fn every_rate_is_enforced_and_told_by_its_name() {
+async fn every_rate_is_enforced_and_named_in_the_error() {
     for (limit, gateway_line, server_lines) in [
         ("gateway", "rate = \"3/h\"", ""),
         ("client", "client_rate = \"3/h\"", ""),
@@ -61,7 +61,7 @@ async fn every_rate_is_enforced_and_told_by_its_name() {
 
 /// The wait for a client over its rate is the time until the rate grants the next permit.
 #[tokio::test]
-async fn the_wait_that_is_told_is_the_time_until_the_next_permit() {
+async fn retry_after_is_the_time_until_the_next_permit() {
     for (line, seconds) in [("3/h", 1200), ("1/h", 3600), ("2/min", 30)] {
         let upstream = Upstream::modern().await;
         let lines = upstream.http() + &format!("rate = \"{line}\"");
@@ -82,7 +82,7 @@ async fn the_wait_that_is_told_is_the_time_until_the_next_permit() {
 }
 
 #[tokio::test]
-async fn a_rate_grants_again_what_it_says() {
+async fn a_rate_grants_again_its_configured_amount() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http() + "rate = \"2/s\"").start().await;
     let client = gateway.modern();
@@ -164,7 +164,7 @@ async fn a_client_over_its_own_rate_uses_up_nothing_that_others_share() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_schema_waits_for_no_place_in_flight() {
+async fn calls_that_break_the_schema_wait_for_no_place_in_flight() {
     let upstream = Upstream::modern().await;
     let schema = json!({ "type": "object", "required": ["city"] });
     upstream

@@ -38,7 +38,7 @@ async fn a_server_that_says_so_changes_the_list_of_every_client() {
 }
 
 #[tokio::test]
-async fn a_listen_stream_says_first_what_it_will_tell_and_tags_all_it_says() {
+async fn a_listen_stream_begins_with_its_topics_and_tags_every_message() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let client = gateway.modern();
@@ -118,7 +118,7 @@ async fn a_quiet_call_becomes_a_stream_and_is_kept_alive() {
 }
 
 #[tokio::test]
-async fn a_change_before_the_get_stream_is_told_on_it() {
+async fn a_change_before_the_get_stream_is_reported_on_it() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let client = gateway.legacy().await;
@@ -128,7 +128,7 @@ async fn a_change_before_the_get_stream_is_told_on_it() {
 }
 
 #[tokio::test]
-async fn a_change_that_may_have_been_lost_with_a_stream_is_told_again_until_the_client_lists() {
+async fn a_change_that_may_be_lost_with_a_stream_is_repeated_until_the_client_lists() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).gateway("keep_alive = \"1s\"").start().await;
     let client = gateway.legacy().await;
@@ -276,7 +276,7 @@ async fn a_call_of_an_unknown_name_waits_two_seconds_for_a_list_that_is_due() {
 }
 
 #[tokio::test]
-async fn changes_are_told_within_a_second_however_many_there_were() {
+async fn any_number_of_changes_is_reported_within_a_second() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let client = gateway.modern();

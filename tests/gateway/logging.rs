@@ -84,7 +84,7 @@ async fn a_legacy_client_that_asks_for_nothing_leaves_it_to_a_legacy_server() {
 }
 
 #[tokio::test]
-async fn a_modern_server_is_told_the_level_of_each_call() {
+async fn a_modern_server_gets_the_level_of_each_call() {
     let upstream = Upstream::modern().await;
     chatty(&upstream);
     let gateway = Gateway::with("s", upstream.http()).start().await;
@@ -103,7 +103,7 @@ async fn a_modern_server_is_told_the_level_of_each_call() {
 }
 
 #[tokio::test]
-async fn a_legacy_server_is_told_the_level_of_the_most_curious_client() {
+async fn a_legacy_server_gets_the_most_verbose_level_of_all_clients() {
     let upstream = Upstream::legacy().await;
     chatty(&upstream);
     for (way, lines) in upstream.ways() {
@@ -169,7 +169,7 @@ async fn a_line_on_shared_pipes_goes_to_the_only_client_that_can_be_meant() {
 }
 
 #[tokio::test]
-async fn a_line_on_shared_pipes_that_may_be_anothers_goes_to_nobody_and_is_counted() {
+async fn an_ambiguous_line_on_shared_pipes_goes_to_no_client_and_is_counted() {
     let upstream = Upstream::legacy().await;
     held(&upstream);
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
@@ -192,7 +192,7 @@ async fn a_line_on_shared_pipes_that_may_be_anothers_goes_to_nobody_and_is_count
 }
 
 #[tokio::test]
-async fn who_wants_no_lines_is_not_told_those_of_its_neighbour() {
+async fn a_client_that_wants_no_lines_gets_none_of_its_neighbour() {
     let upstream = Upstream::modern().await;
     held(&upstream);
     let gateway = Gateway::with("s", upstream.stdio()).start().await;

@@ -63,7 +63,7 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn what_the_server_asks_reaches_the_client() {
+async fn questions_of_the_server_reach_the_client() {
     let kinds = every_kind().await;
     asks(&kinds, "ask", || vec![("who", "elicitation/create", form())]);
     let gateway = search(&kinds).await;

@@ -69,7 +69,7 @@ async fn a_discovery_from_a_legacy_transport_is_refused_as_a_legacy_server_does(
 }
 
 #[tokio::test]
-async fn an_unsupported_version_is_told_with_the_supported_ones() {
+async fn an_unsupported_version_is_answered_with_the_supported_ones() {
     let gateway = Gateway::alone().start().await;
     let client = gateway.modern();
     let said = client
@@ -141,7 +141,7 @@ async fn an_unknown_method_is_not_found() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_or_accepted_in_silence() {
+async fn messages_other_than_requests_are_refused_or_accepted_in_silence() {
     let gateway = Gateway::alone().start().await;
     let client = gateway.modern();
     let ask = || client.ask("tools/list", json!({}));

@@ -121,7 +121,7 @@ async fn secrets_stand_nowhere() {
 }
 
 #[tokio::test]
-async fn the_status_counts_what_a_server_prints_to_standard_output() {
+async fn the_status_counts_lines_on_standard_output() {
     let upstream = Upstream::legacy().await;
     upstream.does("print", |_| {
         vec![Step::SendText("hello".into()), Step::SendText("[1] world".into()), Step::text("done")]

@@ -96,7 +96,7 @@ async fn a_changed_definition_is_called_and_reported_where_pins_warn() {
 }
 
 #[tokio::test]
-async fn what_is_approved_is_served_again_without_a_restart_and_an_addition_is_a_change() {
+async fn approved_definitions_are_served_again_without_a_restart_and_an_addition_is_a_change() {
     let upstream = server().await;
     let gateway = pinned(&upstream, "trusted = true\npins = \"hold\"").start().await;
     let tools = [described("add", "Adds \u{200b}many numbers."), described("new", "New.")];

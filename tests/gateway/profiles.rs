@@ -65,7 +65,7 @@ fn told(said: &Said, name: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn what_a_profile_does_not_show_is_as_what_never_was() {
+async fn elements_outside_a_profile_are_like_unknown_ones() {
     let two = Two::new().await;
     let gateway = two.with(SUPPORT).start().await;
     for (era, client) in both_at(&gateway, "/mcp/support").await {
@@ -118,7 +118,7 @@ async fn what_a_profile_does_not_show_is_as_what_never_was() {
 }
 
 #[tokio::test]
-async fn what_is_hidden_cannot_be_subscribed_to() {
+async fn hidden_resources_cannot_be_subscribed_to() {
     let two = Two::new().await;
     let gateway = two.with(SUPPORT).start().await;
     let [_, (_, legacy)] = both_at(&gateway, "/mcp/support").await;
@@ -183,7 +183,7 @@ async fn a_query_narrows_and_never_widens() {
 }
 
 #[tokio::test]
-async fn a_url_that_narrows_nothing_is_told_why() {
+async fn a_url_that_narrows_nothing_gets_the_reason() {
     let two = Two::new().await;
     let gateway = two.with(SUPPORT).start().await;
     let long = format!("/mcp?tools={}", "x".repeat(2100));
@@ -266,7 +266,7 @@ async fn clients_use_the_profiles_that_they_are_given() {
 }
 
 #[tokio::test]
-async fn the_default_profile_is_what_the_plain_url_serves() {
+async fn the_plain_url_serves_the_default_profile() {
     let two = Two::new().await;
     let toml = "[profiles.default]\ntools = [\"a__echo\"]\n[profiles.all]\n";
     let gateway = two.with(toml).start().await;

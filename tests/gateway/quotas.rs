@@ -98,7 +98,7 @@ async fn a_cost_that_no_limit_allows_is_a_fault() {
 }
 
 #[tokio::test]
-async fn every_quota_is_enforced_and_told_by_its_name() {
+async fn every_quota_is_enforced_and_named_in_the_error() {
     for (server, profile, client, refused, of_b) in [
         ("", "", "quota = \"2/day\"", "quota:client:a", ""),
         ("quota_each = \"2/day\"", "", "", "quota:server:s", ""),

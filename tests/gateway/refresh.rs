@@ -22,7 +22,7 @@ async fn refresh(gateway: &Gateway, query: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_refresh_lists_a_server_anew_and_tells_clients_of_what_differs() {
+async fn a_refresh_lists_a_server_anew_and_notifies_clients_of_changes() {
     for kind in every_kind().await {
         let gateway = Gateway::with("s", &kind.lines).start().await;
         let client = gateway.modern();
@@ -58,7 +58,7 @@ async fn a_refresh_of_a_document_that_cannot_be_read_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_refresh_for_one_client_lists_what_that_client_sees() {
+async fn a_refresh_for_one_client_lists_its_own_view() {
     let upstream = Upstream::legacy().await;
     let version = Arc::new(AtomicUsize::new(0));
     let current = Arc::clone(&version);

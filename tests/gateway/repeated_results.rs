@@ -120,7 +120,7 @@ async fn a_result_that_has_changed_is_sent() {
 }
 
 #[tokio::test]
-async fn nobody_else_gets_references() {
+async fn other_clients_get_no_references() {
     let upstream = reader().await;
     let settings = "[profiles.other]\nrepeated_results = \"reference\"\n";
     let gateway = Gateway::with("s", upstream.http()).toml(settings).start().await;
@@ -179,7 +179,7 @@ async fn a_client_of_either_era_names_the_results_that_it_holds() {
 }
 
 #[tokio::test]
-async fn what_calls_of_the_gateway_itself_get_is_always_whole() {
+async fn results_for_calls_of_the_gateway_itself_are_always_whole() {
     let upstream = reader().await;
     let settings = "[profiles.default]\nrepeated_results = \"reference\"\ndiscovery = \"code\"\n";
     let gateway = Gateway::with("s", upstream.http()).toml(settings).start().await;

@@ -70,7 +70,7 @@ fn encoded(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_resource_that_is_not_there_is_told_as_the_clients_era_has_it() {
+async fn a_missing_resource_is_reported_in_the_form_of_the_clients_era() {
     let kinds = every_kind().await;
     for kind in &kinds {
         kind.upstream.offers_everything();
@@ -389,7 +389,7 @@ async fn a_lazy_server_is_started_by_a_read() {
 }
 
 #[tokio::test]
-async fn a_method_that_nobody_knows_goes_to_the_one_server_it_can_be_of() {
+async fn an_unknown_method_goes_to_the_only_possible_server() {
     for upstream in Upstream::both().await {
         upstream.can(json!({ "tools": {}, "extensions": { "com.example/maps": {} } }));
         upstream.when_asked("maps/find", |asked| {

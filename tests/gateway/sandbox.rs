@@ -30,7 +30,7 @@ async fn a_server_in_a_sandbox_serves_its_calls_and_restarts() {
 }
 
 #[tokio::test]
-async fn a_server_whose_sandbox_cannot_be_made_fails_with_the_reason() {
+async fn a_server_with_an_impossible_sandbox_fails_with_the_reason() {
     let upstream = Upstream::legacy().await;
     for (sandbox, reason) in [
         ("{ read = [\"/no/such/folder\"] }", "/no/such/folder"),

@@ -172,7 +172,7 @@ async fn a_silent_server_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn stopping_closes_what_servers_have_open() {
+async fn stopping_closes_sessions_of_servers() {
     let legacy = Upstream::legacy().await;
     let gateway = Gateway::with("h", legacy.http()).server("s", legacy.stdio()).start().await;
     let pid = gateway.server("s").await["pid"].as_u64().unwrap();

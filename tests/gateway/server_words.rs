@@ -110,7 +110,7 @@ async fn instructions_that_change_or_come_later_are_held_until_they_are_approved
 }
 
 #[tokio::test]
-async fn where_pins_warn_changed_instructions_are_told_and_reported() {
+async fn where_pins_warn_changed_instructions_are_sent_and_reported() {
     let upstream = Upstream::legacy().await;
     upstream.instructs("Be kind.");
     let builder = || pinned(&upstream, "pins = \"warn\"");
@@ -126,7 +126,7 @@ async fn where_pins_warn_changed_instructions_are_told_and_reported() {
 }
 
 #[tokio::test]
-async fn instructions_that_give_orders_are_held_and_the_others_are_told() {
+async fn instructions_that_give_orders_are_held_and_the_others_are_sent() {
     for upstream in Upstream::both().await {
         upstream.instructs(&format!("Adds numbers. {ORDER}"));
         let other = Upstream::modern().await;
@@ -148,7 +148,7 @@ async fn instructions_that_give_orders_are_held_and_the_others_are_told() {
 }
 
 #[tokio::test]
-async fn a_server_whose_description_of_itself_is_held_has_its_name_of_the_configuration() {
+async fn a_server_with_a_held_description_has_its_configured_name() {
     for upstream in Upstream::both().await {
         upstream.calls_itself(ORDER);
         let own = json!({ "content": [], "_meta": { INFO: { "name": ORDER }, "x": 1 } });

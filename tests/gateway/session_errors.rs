@@ -21,7 +21,7 @@ async fn call(client: &Client, accept: &str) -> Said {
 }
 
 #[tokio::test]
-async fn a_session_over_a_rate_is_told_with_status_200() {
+async fn a_session_over_a_rate_gets_the_error_with_status_200() {
     for (limit, gateway_line, server_lines) in [
         ("gateway", "rate = \"3/h\"", ""),
         ("client", "client_rate = \"3/h\"", ""),

@@ -138,7 +138,7 @@ async fn without_the_setting_there_is_no_such_door() {
 }
 
 #[tokio::test]
-async fn what_is_posted_elsewhere_or_is_no_message_is_refused() {
+async fn posts_to_other_urls_and_invalid_messages_are_refused() {
     let gateway = Gateway::alone().gateway("sse = true").start().await;
     let mut old = Old::connect(gateway.plain(), "/sse").await;
     let other = Old::connect(gateway.plain(), "/sse").await;
@@ -217,7 +217,7 @@ async fn a_stream_is_its_clients_alone() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_answered_before_the_gateway_ends() {
+async fn calls_in_progress_are_answered_before_the_gateway_ends() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).gateway("sse = true").start().await;
     let mut old = Old::connect(gateway.plain(), "/sse").await;
@@ -254,7 +254,7 @@ async fn a_profile_and_a_narrowing_have_their_streams() {
 }
 
 #[tokio::test]
-async fn what_waits_on_a_stream_that_nobody_reads_is_bounded() {
+async fn messages_on_an_unread_stream_are_bounded() {
     const CALLS: usize = 48;
     let upstream = Upstream::legacy().await;
     upstream.does("large", |_| vec![Step::text("x".repeat(256 * 1024))]);

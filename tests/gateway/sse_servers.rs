@@ -38,7 +38,7 @@ async fn other_refusals_say_nothing_of_the_transport() {
 }
 
 #[tokio::test]
-async fn the_transport_can_be_said() {
+async fn the_transport_can_be_configured() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
     let lines = format!("{}transport = \"sse\"\n", old.lines());

@@ -150,7 +150,7 @@ async fn changes_of_the_list_come_as_lines() {
 }
 
 #[tokio::test]
-async fn lines_that_are_no_messages_cost_nobody_else_anything() {
+async fn lines_that_are_no_messages_affect_no_other_client() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
     for way in WAYS {
@@ -255,7 +255,7 @@ async fn the_end_of_the_input_lets_answers_come_and_the_end_of_the_output_does_n
 }
 
 #[tokio::test]
-async fn a_lost_session_is_opened_anew_and_the_client_told_that_lists_may_be_others() {
+async fn a_lost_session_is_reopened_and_the_client_is_notified_of_possible_changes() {
     let upstream = Upstream::legacy().await;
     let mut host = Host::at(&format!("http://{}/mcp", upstream.http_address()));
     host.initialize().await;
@@ -275,7 +275,7 @@ async fn a_lost_session_is_opened_anew_and_the_client_told_that_lists_may_be_oth
 }
 
 #[tokio::test]
-async fn parameters_are_mirrored_for_a_gateway_behind_a_url_though_nobody_asked_for_the_list() {
+async fn parameters_are_mirrored_for_a_gateway_behind_a_url_without_a_list_request() {
     let upstream = Upstream::modern().await;
     let schema = json!({ "type": "object", "properties": {
         "region": { "type": "string", "x-mcp-header": "Region" },
@@ -295,7 +295,7 @@ async fn parameters_are_mirrored_for_a_gateway_behind_a_url_though_nobody_asked_
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_not_there_is_told_of_and_used_once_it_is() {
+async fn an_unreachable_gateway_is_reported_and_used_once_it_is_up() {
     let upstream = Upstream::modern().await;
     let url = format!("http://{}/mcp", upstream.http_address());
     let address = upstream.http_address();
@@ -325,7 +325,7 @@ async fn a_gateway_that_is_not_there_is_told_of_and_used_once_it_is() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_on_the_way_says_is_no_line() {
+async fn responses_of_an_intermediate_proxy_are_no_lines() {
     let upstream = Upstream::modern().await;
     let mut host = Host::at(&format!("http://{}/mcp", upstream.http_address()));
     for (status, body) in [

@@ -59,7 +59,7 @@ async fn a_broken_stream_of_a_call_goes_on_through_get() {
 }
 
 #[tokio::test]
-async fn what_was_lost_on_its_way_is_sent_again() {
+async fn messages_lost_in_transit_are_sent_again() {
     let upstream = Upstream::legacy().await;
     slow(&upstream);
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
@@ -142,7 +142,7 @@ async fn a_newer_connection_takes_a_stream_over() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_reads_can_be_taken_back() {
+async fn an_unread_call_can_be_cancelled() {
     let upstream = Upstream::legacy().await;
     slow(&upstream);
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
@@ -185,7 +185,7 @@ async fn only_the_session_of_a_stream_resumes_it_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn what_is_told_outside_of_calls_is_resumed_too() {
+async fn notifications_outside_of_calls_are_resumed_too() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let client = gateway.legacy().await;

@@ -50,7 +50,7 @@ async fn every_field_of_a_tool_is_kept_byte_for_byte_but_its_name() {
 }
 
 #[tokio::test]
-async fn what_a_server_answers_arrives_as_it_was_sent() {
+async fn answers_of_a_server_arrive_unchanged() {
     let raw = r#"{"content":[{"type":"text","text":"a\u0000\ud83d\ude00"}],"structuredContent":{"z":1,"a":12345678901234567890123,"f":1.0},"later":{"b":[ ]}}"#;
     let kinds = every_kind().await;
     for kind in &kinds {
@@ -148,7 +148,7 @@ async fn names_collide_only_where_the_naming_lets_them() {
 }
 
 #[tokio::test]
-async fn an_invalid_tool_is_left_out_alone_and_told_of() {
+async fn an_invalid_tool_is_left_out_alone_and_reported() {
     for upstream in Upstream::both().await {
         upstream.set_tools([
             r#"{"name":"good","inputSchema":{"type":"object"}}"#,
@@ -276,7 +276,7 @@ async fn five_thousand_tools_are_listed_whole() {
 }
 
 #[tokio::test]
-async fn of_many_invalid_tools_the_first_are_told_of() {
+async fn of_many_invalid_tools_the_first_are_reported() {
     let upstream = Upstream::modern().await;
     let tool = |n| format!(r#"{{"name":"bad_{n}\u000a","inputSchema":"none"}}"#);
     upstream.set_tools((0..100).map(tool));

@@ -215,7 +215,7 @@ async fn one_key_takes_the_place_of_another_without_a_gap() {
 }
 
 #[tokio::test]
-async fn the_first_client_ends_what_the_anonymous_had() {
+async fn the_first_client_ends_sessions_of_anonymous_callers() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let [(_, modern), (_, legacy)] = gateway.both().await;
@@ -266,7 +266,7 @@ async fn parked(client: &Client) -> impl Fn(&Client) -> Ask<'_> + use<> {
 }
 
 #[tokio::test]
-async fn nobody_answers_for_another_nor_at_another_url() {
+async fn no_client_answers_for_another_or_at_another_url() {
     let upstream = Upstream::legacy().await;
     asks(&upstream);
     let gateway =
@@ -282,7 +282,7 @@ async fn nobody_answers_for_another_nor_at_another_url() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_client_ends_when_a_reload_takes_the_client_away() {
+async fn pending_calls_of_a_client_end_when_a_reload_removes_the_client() {
     let upstream = Upstream::legacy().await;
     asks(&upstream);
     let gateway = two_clients(Gateway::with("s", upstream.stdio())).start().await;
@@ -313,7 +313,7 @@ fn served_in(upstream: &Upstream) -> String {
 }
 
 #[tokio::test]
-async fn no_two_principals_share_what_a_server_keeps_for_a_client() {
+async fn no_two_principals_share_state_that_a_server_keeps_for_a_client() {
     let [http, stdio] = [Upstream::legacy().await, Upstream::legacy().await];
     let own_child = stdio.stdio() + "isolation = \"client\"\n";
     let gateway = two_clients(Gateway::with("h", http.http()).server("c", own_child)).start().await;

@@ -36,7 +36,7 @@ async fn a_drain_finishes_the_running_requests_and_refuses_new_ones() {
 }
 
 #[tokio::test]
-async fn what_lingers_past_the_deadline_is_cut_and_counted() {
+async fn connections_past_the_deadline_are_cut_and_counted() {
     let door = Door::open(Settings::default()).await;
     let (mut h1, mut h2) = (door.h1().await, door.h2().await);
     let mut one = h1.send_request(get("/stream")).await.unwrap();

@@ -81,7 +81,7 @@ async fn headers_that_never_end_end_the_connection() {
 }
 
 #[tokio::test]
-async fn settings_and_pings_that_nobody_reads_the_answers_of_are_slowed_down() {
+async fn settings_and_pings_with_unread_answers_are_slowed_down() {
     let door = Door::open(Settings::default()).await;
     for flood in [frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[0; 8])] {
         let mut socket = connect(&door).await;

@@ -140,7 +140,7 @@ async fn a_connection_is_kept_as_its_client_asks() {
 }
 
 #[tokio::test]
-async fn what_has_no_body_says_so_and_what_has_says_how_long_it_is() {
+async fn responses_declare_the_length_of_their_body_or_its_absence() {
     let door = Door::open(Settings::default()).await;
     for (request, wanted, body) in [
         ("HEAD / HTTP/1.1", "content-length: 18\r\n", ""),
@@ -163,7 +163,7 @@ async fn what_has_no_body_says_so_and_what_has_says_how_long_it_is() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let door = Door::open(Settings::default()).await;
     let mut socket = door.connect().await;
     let head =
@@ -183,7 +183,7 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_is_never_taken_for_a_request() {
+async fn an_unread_body_is_never_taken_for_a_request() {
     let door = Door::open(Settings::default()).await;
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\n";
     let hidden = "GET /lines HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
@@ -233,7 +233,7 @@ async fn a_client_that_leaves_within_its_body_ends_its_request() {
 }
 
 #[tokio::test]
-async fn what_a_client_asks_ahead_waits_within_bounds() {
+async fn pipelined_requests_wait_within_bounds() {
     let door = Door::open(Settings::default()).await;
     let hold = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
     let mut socket = door.connect().await;

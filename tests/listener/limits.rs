@@ -96,7 +96,7 @@ async fn so_many_header_lines_are_read_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_503_and_room_that_is_made_is_used() {
+async fn one_connection_too_many_gets_503_and_freed_room_is_used() {
     let limits = ConnectionLimits { connections: 1, ..ConnectionLimits::default() };
     let door = Door::with(limits).await;
     let mut first = door.h1().await;
@@ -156,7 +156,7 @@ async fn one_http_2_stream_too_many_is_reset_and_the_others_are_served() {
 }
 
 #[tokio::test]
-async fn an_http_2_client_may_send_little_of_what_nobody_reads() {
+async fn an_http_2_client_may_send_little_of_an_unread_body() {
     const WINDOW: u32 = 256 * 1024;
     let door = Door::open(Settings::default()).await;
     let mut socket = connect(&door).await;

@@ -47,7 +47,7 @@ async fn taken_at_rest(door: &Door) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_client_does_not_take_is_held_within_bounds_and_others_are_served() {
+async fn unread_responses_are_held_within_bounds_and_others_are_served() {
     const KIB: usize = 1024;
     let streams = STREAMS as usize;
     for (window, most) in [

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::{TRUNKLINE, python, run, sandbox};
 
 #[tokio::test]
-async fn a_child_whose_temporary_files_grow_beyond_their_bound_is_ended() {
+async fn a_child_with_too_large_temporary_files_is_ended() {
     let fill = "import os, time\n\
                 folder = os.environ['TMPDIR']\n\
                 data = bytes(1 << 20)\n";

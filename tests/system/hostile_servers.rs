@@ -281,7 +281,7 @@ async fn hostile_modern_http_servers_spoil_their_own_calls_alone() {
 
 /// The first 100 MB of an endless answer cost the gateway no more than its limit for one answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_100_mb_costs_what_the_limit_allows() {
+async fn an_answer_of_100_mb_costs_no_more_than_the_limit() {
     let tag = Tag::new();
     let small = "max_response = \"4MiB\"\n";
     let huge = [&STDIO[2], &STDIO[3]];
@@ -430,12 +430,12 @@ async fn misbehaving_at_start(era: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn legacy_children_that_misbehave_at_start_delay_nobody() {
+async fn legacy_children_that_misbehave_at_start_delay_no_client() {
     misbehaving_at_start("legacy").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn modern_children_that_misbehave_at_start_delay_nobody() {
+async fn modern_children_that_misbehave_at_start_delay_no_client() {
     misbehaving_at_start("modern").await;
 }
 

@@ -232,7 +232,7 @@ async fn drain(stream: &mut Reply) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_are_told_of_another_list_and_of_nothing_else() {
+async fn clients_are_notified_of_another_list_and_of_nothing_else() {
     let tag = Tag::new();
     let with = |more: &str| example("notes", "notes", &tag.env(), more);
     let gateway = Process::start(&with(""));
@@ -273,7 +273,7 @@ async fn clients_are_told_of_another_list_and_of_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_faulty_configuration_changes_nothing_and_every_fault_is_told() {
+async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
     let tag = Tag::new();
     let good = example("notes", "notes", &tag.env(), "");
     let gateway = Process::start(&good);

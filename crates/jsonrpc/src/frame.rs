@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused() {
+    fn frames_that_break_a_rule_are_refused() {
         for text in [
             "",
             "[]",
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_belongs_to_what_is_handed_out() {
+    fn noted_members_belong_to_the_returned_frame() {
         let in_params = r#""params": {"a":1,"b":{"c":[2]}}"#;
         let in_result = r#""result" : {"b":3,"a":{"b":4}}"#;
         for text in [

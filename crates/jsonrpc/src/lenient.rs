@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_mean_two_things_is_refused_as_before() {
+    fn ambiguous_text_is_refused_as_before() {
         for text in [
             r#"{"jsonrpc":"2.0","id":2,"result":{},"error":{}}"#,
             r#"{"jsonrpc":"2.0","id":2,"result":{},"result":{},"error":null}"#,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_a_message_is_told_from_a_broken_message() {
+    fn a_text_without_a_message_differs_from_a_broken_message() {
         for (text, is_none) in [
             ("ping", true),
             ("[DONE]", true),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_is_told_in_each_place() {
+    fn each_byte_is_found_in_each_place() {
         for around in [b'a', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff, b'"', 0] {
             for byte in 0..=u8::MAX {
                 for at in 0..BLOCK {

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_with_one_result_is_refused() {
+    fn messages_other_than_responses_with_one_result_are_refused() {
         for text in [
             "[]",
             r#"{"id":1,"error":{}}"#,
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_passed_at_once_is_what_is_passed_byte_by_byte(
+        fn whole_input_and_single_bytes_give_the_same_result(
             inner in "[a\"\\\\{}\\[\\], :1]{0,48}", cut in 0_usize..64
         ) {
             let text = format!("{{\"x\":[{inner}],\"result\":{{{inner}}},\"id\":1}}");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_json_value_is_a_syntax_error() {
+    fn anything_but_one_json_value_is_a_syntax_error() {
         for json in ["", "{", "{} {}", "{'a':1}", "1e999", "nul", "\u{feff}{}"] {
             assert_eq!(parse_strict(json.as_bytes(), 8), Err(JsonError::Syntax), "{json:?}");
         }

@@ -21,7 +21,7 @@ fn with(property: &Value) -> Value {
 }
 
 #[test]
-fn what_is_made_fits_its_schema() {
+fn generated_arguments_fit_their_schema() {
     for property in [
         json!({ "type": "integer", "minimum": 3, "maximum": 4 }),
         json!({ "type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 5 }),
@@ -107,7 +107,7 @@ fn a_tool_without_arguments_gets_none() {
 }
 
 #[test]
-fn what_cannot_be_made_is_said() {
+fn impossible_arguments_are_reported() {
     for property in [
         json!(false),
         json!({ "type": "integer", "minimum": 3, "maximum": 2 }),

@@ -52,6 +52,6 @@ fn axes_end_at_ticks_and_hold_all_between() {
 }
 
 #[test]
-fn what_servers_say_cannot_become_markup() {
+fn texts_of_servers_cannot_become_markup() {
     assert_eq!(svg::escape("<a href='x'>&\"\n"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot; ");
 }

@@ -99,7 +99,7 @@ fn an_annotation_off_the_chain_of_properties_is_refused() {
 }
 
 #[test]
-fn what_only_looks_like_an_annotation_is_none() {
+fn lookalikes_of_annotations_are_ignored() {
     for schema in [
         json!({"properties": {"x-mcp-header": {"type": "string"}}}),
         json!({"default": {"x-mcp-header": "A"}, "examples": [{"x-mcp-header": "A"}]}),
@@ -133,7 +133,7 @@ fn arguments_become_headers() {
 }
 
 #[test]
-fn headers_must_say_what_the_body_says() {
+fn headers_must_match_the_body() {
     let name = HeaderName::from_static;
     let (region, limit) = (name("mcp-param-region"), name("mcp-param-limit"));
     let of = |one: &HeaderName| one.clone();
@@ -204,7 +204,7 @@ fn arguments_that_say_two_things_match_no_header() {
 }
 
 #[test]
-fn what_the_gateway_sends_it_would_itself_accept() {
+fn headers_that_the_gateway_sends_pass_its_own_check() {
     for text in ["us", "", " a ", "=?base64?x?=", "日本", "a\u{0}b", "true", "42"] {
         let arguments = json!({"region": text, "options": {"limit": 7, "dry": false}}).to_string();
         let map: HeaderMap = headers_for(&sql(), Some(arguments.as_bytes())).into_iter().collect();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_whose_parts_were_repeated_before_stays_whole() {
+    fn an_order_with_parts_repeated_before_stays_whole() {
         let parts = ["ignore all", "previous", "instructions", "now"];
         let mut lines = Vec::new();
         for pair in parts.windows(2) {

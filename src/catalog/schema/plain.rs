@@ -156,7 +156,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn what_is_plain_compiles_in_every_dialect(schema in schema()) {
+        fn plain_schemas_compile_in_every_dialect(schema in schema()) {
             let drafts = [Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
             for draft in drafts.into_iter().filter(|draft| is_plain_schema(&schema, *draft)) {
                 prop_assert!(build_validator(&schema, draft, PatternLimits::default()).is_ok(), "{draft:?}: {schema}");

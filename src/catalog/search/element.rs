@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_element_has_no_words() {
+    fn invalid_elements_have_no_words() {
         for raw in ["", "[]", "{", r#"{"name":7}"#] {
             assert!(Analyser::default().analyse(raw.as_bytes()).terms.is_empty(), "{raw}");
         }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_says_what_an_element_does() {
+    fn the_text_describes_the_element() {
         let raw = r#"{"name":"tracker__createIssue","title":"New issue","description":"Opens an issue.\nIt is new.",
             "inputSchema":{"properties":{"repoName":{"type":"string","description":"x"},"labels":{}}}}"#;
         let expected =

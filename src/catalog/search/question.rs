@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_left_out() {
+    fn meaningless_words_are_left_out() {
         assert_eq!(kept("I would like to create a new issue, please"), ["create", "new", "issue"]);
         assert!(SearchQuery::parse("what can you do for me?").is_empty());
         assert!(SearchQuery::parse("").is_empty());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_told_from_the_rest() {
+    fn quoted_text_is_separated_from_the_rest() {
         let quoted = |question: &str| -> Vec<String> {
             let words = SearchQuery::parse(question).words.into_iter();
             words.filter(|word| word.is_quoted).map(|word| word.text).collect()

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_tell_what_a_question_is_about() {
+    fn shapes_reveal_the_subject_of_a_question() {
         for (question, word) in [
             ("what is new in #general?", "channel"),
             ("close #123", "issue"),

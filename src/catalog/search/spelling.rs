@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_words_are_near_what_was_meant() {
+    fn misspelt_words_are_near_the_intended_ones() {
         for (text, word) in [
             ("serach", "search"),
             ("repositry", "repository"),

@@ -200,7 +200,7 @@ fn preference(corpus: &mut Corpus, question: &str) -> f32 {
 }
 
 #[test]
-fn a_server_whose_tools_have_the_words_together_is_preferred() {
+fn a_server_with_all_words_in_its_tools_is_preferred() {
     let question = "statement for the supplier whose payments came last quarter";
     let times = preference(&mut books_and_bookkeeping(0), question);
     // Its own words make it about 1.3 times better.
@@ -222,7 +222,7 @@ fn the_verb_of_a_question_decides_between_tools_of_one_noun() {
 }
 
 #[test]
-fn words_of_an_occasion_find_what_it_needs() {
+fn words_of_an_occasion_find_tools_for_it() {
     let tools = ["refunds", "thermostats", "branches", "invitations"];
     let tool = |name: &str| json!({"name": name, "description": format!("Manage {name}.")});
     let mut corpus = Corpus::new(tools.map(|name| ("s".to_owned(), tool(name))));
@@ -342,7 +342,7 @@ const TOPICS: [(&str, [f32; 3]); 3] =
     [("file", [1.0, 0.1, 0.0]), ("issue", [0.0, 1.0, 0.1]), ("branch", [0.1, 0.0, 1.0])];
 
 #[test]
-fn meaning_finds_what_is_said_in_other_words() {
+fn meaning_finds_tools_described_in_other_words() {
     let mut corpus = Corpus::of_servers();
     let index = corpus.index(|_| true, SynonymGroups::default());
     let documents = vectors_of(&corpus, &TOPICS);

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn a_query_lists_what_is_shown() {
+fn a_query_lists_the_shown_elements() {
     let of = |query: &str| Selection::parse(query).unwrap();
     let server = |name| ServerName::new(name).unwrap();
     let all = of("");
@@ -26,7 +26,7 @@ fn a_query_lists_what_is_shown() {
 }
 
 #[test]
-fn a_scope_shows_what_all_of_its_selections_show() {
+fn a_scope_shows_the_intersection_of_its_selections() {
     let scope =
         |queries: &[&str]| Scope::new(queries.iter().map(|query| Selection::parse(query).unwrap()));
     let (a, b) = (ServerName::new("a").unwrap(), ServerName::new("b").unwrap());
@@ -39,7 +39,7 @@ fn a_scope_shows_what_all_of_its_selections_show() {
 }
 
 #[test]
-fn no_uri_climbs_out_of_what_a_pattern_shows() {
+fn no_uri_climbs_out_of_a_pattern() {
     let scope = Scope::new([Selection::parse("resources=mcp://a/docs/*").unwrap()]);
     let server = ServerName::new("a").unwrap();
     for (uri, may) in [
@@ -58,7 +58,7 @@ fn no_uri_climbs_out_of_what_a_pattern_shows() {
 }
 
 #[test]
-fn what_is_no_selection_is_told_apart() {
+fn invalid_selections_are_distinguished() {
     use QueryFault::{Duplicate, Pattern as Wrong, TooLong, TooManyPatterns, UnknownParameter};
     let long = "x".repeat(129);
     let name = "tools";

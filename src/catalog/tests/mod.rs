@@ -44,7 +44,7 @@ fn built(
 }
 
 #[test]
-fn lists_of_both_eras_share_what_is_equal() {
+fn lists_of_both_eras_share_equal_entries() {
     let name = ServerName::new("s").unwrap();
     let build = |rules, old| built(name.clone(), vec![raw("a"), raw("b")], rules, old).0;
     let modern = build(HeaderRules::Enforce, None);
@@ -224,7 +224,7 @@ fn a_catalog_without_tools_is_an_empty_array() {
 }
 
 #[test]
-fn freshness_is_the_strictest_that_any_server_said() {
+fn freshness_is_the_strictest_of_all_servers() {
     let lenient = |seconds| {
         let mut one = server("s", &[]);
         let ttl = Duration::from_secs(seconds);

@@ -59,7 +59,7 @@ fn a_prefixed_name_that_meets_a_plain_one_moves_both() {
 }
 
 #[test]
-fn two_ways_to_write_one_prefixed_name_are_told_apart() {
+fn two_spellings_of_one_prefixed_name_stay_distinct() {
     let servers = [server("a", &["__b"]), server("a_", &["_b"])];
     assert_eq!(
         names(NamingChoice::Prefix, &servers),
@@ -108,7 +108,7 @@ fn a_name_given_twice_goes_to_the_first_in_the_file() {
 }
 
 #[test]
-fn without_naming_names_stay_and_the_later_server_loses_what_clashes() {
+fn without_naming_names_stay_and_the_later_server_loses_clashing_ones() {
     let servers = [server("b", &["x.y", "日"]), server("a", &["x.y", "z"])];
     assert_eq!(names(NamingChoice::None, &servers), ["x.y=b/x.y", "日=b/日", "z=a/z"]);
     let (_, warnings) = merge(NamingChoice::None, &servers);
@@ -191,7 +191,7 @@ fn a_reserved_name_is_given_to_no_tool() {
 }
 
 #[test]
-fn only_servers_whose_names_all_begin_alike_have_a_prefix() {
+fn only_servers_with_a_common_start_of_names_have_a_prefix() {
     let server = ServerName::new("myServer").unwrap();
     for (settings, expected) in [
         ("", Some("myServer__")),

@@ -67,7 +67,7 @@ fn a_server_without_http_may_annotate_as_it_likes() {
 }
 
 #[test]
-fn every_field_that_nobody_knows_is_kept() {
+fn every_unknown_field_is_kept() {
     let raw =
         br#"{"name":"a","inputSchema":{"type":"object"},"later":{"x":[null]},"execution":{}}"#;
     let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
@@ -77,7 +77,7 @@ fn every_field_that_nobody_knows_is_kept() {
 }
 
 #[test]
-fn a_tool_leads_nobody_to_tasks_that_its_server_does_not_have() {
+fn a_tool_does_not_advertise_tasks_that_its_server_lacks() {
     let raw = br#"{"name":"a","inputSchema":{"type":"object"},"execution":{ "taskSupport" : "required","x":1}}"#;
     let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
     assert_eq!(tool.tasks, TaskSupport::Required);

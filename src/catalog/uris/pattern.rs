@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_whose_normal_form_is_too_long_denies_more_and_allows_no_more() {
+    fn a_pattern_with_a_too_long_normal_form_denies_more_and_allows_no_more() {
         let text = format!("mcp://t/file:/{}", "a".repeat(Pattern::MAX_LEN - 14));
         let pattern = UriPattern::new(&Pattern::new(&text).unwrap());
         let public = text.replace("file:/", "file:///");

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_uri_or_is_no_result_stays_as_it_is() {
+    fn results_without_uris_and_other_messages_stay_unchanged() {
         for raw in [
             "",
             "[]",

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_stands_for_what_it_can_be_expanded_to() {
+    fn a_template_matches_its_expansions() {
         for (template, uri, matches) in [
             ("file:///{path}", "file:///a.txt", true),
             ("file:///{path}", "file:///a/b", false),

@@ -234,7 +234,7 @@ fn interfaces_keep_their_scheme_in_both_modes() {
 }
 
 #[test]
-fn bound_variables_make_resources_of_templates_and_bound_what_can_be_read() {
+fn bound_variables_turn_templates_into_resources_and_limit_reads() {
     let servers =
         [server("a", &["d://x/acme"], &["d://{tenant}/{id}", "e://{tenant}", "g://{id}"])
             .binding("tenant", "acme")
@@ -380,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn what_an_answer_says_of_unlisted_uris_leads_back_as_well(
+    fn unlisted_uris_in_an_answer_lead_back_as_well(
         servers in any_servers(),
         native in prop_oneof!["[xyz]://[abc]{1,3}", "ui://[abc]"],
     ) {

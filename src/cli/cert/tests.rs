@@ -61,7 +61,7 @@ fn the_server_certificate_is_good_for_its_names_and_no_other() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_unasked() {
+fn existing_files_are_not_overwritten_unasked() {
     let dir = tempfile::tempdir().unwrap();
     let args = CertArgs { dir: dir.path().join("new"), ..CertArgs::default() };
     write_certificates(&args, &mut io::sink()).unwrap();
@@ -88,7 +88,7 @@ fn a_name_that_is_none_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn the_output_says_what_to_do_next() {
+fn the_output_names_the_next_steps() {
     let dir = tempfile::tempdir().unwrap();
     let args = CertArgs { dir: dir.path().into(), ..CertArgs::default() };
     let mut out = Vec::new();

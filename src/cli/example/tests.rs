@@ -152,7 +152,7 @@ fn the_clock_tells_converts_and_finds() {
 }
 
 #[test]
-fn what_a_model_can_mend_is_a_result_and_what_it_cannot_an_error() {
+fn faults_that_a_model_can_mend_are_results_and_others_are_errors() {
     Client::with(clock(), async |client| {
         client.initialize("2025-11-25").await;
         for (name, arguments, says) in [
@@ -183,7 +183,7 @@ fn what_a_model_can_mend_is_a_result_and_what_it_cannot_an_error() {
 }
 
 #[test]
-fn a_countdown_reports_progress_holds_nobody_up_and_can_be_cancelled() {
+fn a_countdown_reports_progress_blocks_no_other_call_and_can_be_cancelled() {
     Client::with(clock(), async |client| {
         client.initialize("2025-11-25").await;
         for (id, token) in [("slow", "a"), ("long", "b")] {
@@ -211,7 +211,7 @@ fn a_countdown_reports_progress_holds_nobody_up_and_can_be_cancelled() {
 }
 
 #[test]
-fn the_end_of_input_ends_what_is_under_way() {
+fn the_end_of_input_ends_calls_in_progress() {
     Client::with(clock(), async |client| {
         client.initialize("2025-11-25").await;
         let params = json!({ "name": "countdown", "arguments": { "seconds": 60 } });

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_invalid_is_not_accepted() {
+    fn invalid_edits_are_not_accepted() {
         let (_folder, mut file) = open("servers = { a = { command = \"a\" } }\n");
         let error = file.add_entries(&[NEW]).unwrap_err();
         assert!(error.to_string().contains("inline table"), "{error}");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_harmless_is_shown_and_a_reference_is() {
+    fn harmless_values_and_references_are_shown() {
         let before = "{\n  \"s\": {\n    \"a\": { \"command\": \"npx\", \"n\": 1 }\n  }\n}\n";
         let after = before.replace("npx", "node").replace('1', "\"Bearer ${TOKEN}\"");
         let shown = diff(Notation::Json, "s", before, &after);

@@ -43,7 +43,7 @@ fn interpret(code: &str, answers: &[Json]) -> Vec<Json> {
 }
 
 #[test]
-fn the_interpreter_itself_ends_what_takes_too_long() {
+fn the_interpreter_ends_code_that_takes_too_long() {
     for code in [
         "for (;;);",
         "(function f() { Promise.resolve().then(f) })()",

@@ -44,7 +44,7 @@ fn headers_that_the_gateway_writes_itself_are_refused() {
 }
 
 #[test]
-fn the_faults_of_a_whole_file_are_told_at_once_in_line_order() {
+fn all_faults_of_a_file_are_reported_at_once_in_line_order() {
     let text = "
 [gateway]
 listn = \"127.0.0.1:1\"
@@ -124,7 +124,7 @@ fn syntax_faults_stand_beside_the_others_without_their_echoes() {
 }
 
 #[test]
-fn a_rendering_shows_the_line_and_what_would_be_right() {
+fn a_rendering_shows_the_line_and_the_correction() {
     let text = "[gateway]\nlisten = \"127.0.0.1:8080\"\n\n[servers.x]\ncomand = \"npx\" # é\n";
     let faults = World::new().read(text).unwrap_err();
     assert!(faults.render(Color::Always).contains("\u{1b}["));
@@ -231,7 +231,7 @@ fn a_flood_of_faults_is_cut_and_counted() {
 }
 
 #[test]
-fn what_is_no_text_is_told_as_such() {
+fn binary_files_are_reported_as_such() {
     let faults = World::new().read_bytes(b"[gateway]\nlisten = \"\xff\"").unwrap_err();
     assert!(matches!(faults.list()[0].problem, ConfigProblem::NotUtf8));
     assert_eq!(faults.list()[0].line, 2);

@@ -75,7 +75,7 @@ fn durations_sizes_and_rates_have_their_units() {
 }
 
 #[test]
-fn off_turns_off_what_is_optional() {
+fn off_turns_off_optional_settings() {
     let config = World::new().read("[admin]\nlisten = \"off\"\n[gateway]\nrate = \"off\"").unwrap();
     assert_eq!((config.admin.listen, config.gateway.rate), (None, None));
     let config = World::new().read("[gateway]\npage_size = 100\ntitle = \"off\"").unwrap();
@@ -212,7 +212,7 @@ fn a_pattern_of_the_greatest_length_matches_to_its_end() {
 
 proptest! {
     #[test]
-    fn a_pattern_matches_what_its_regular_expression_matches(
+    fn a_pattern_matches_like_its_regular_expression(
         pattern in "[ab*?]{1,12}",
         name in "[ab]{0,16}",
     ) {
@@ -234,7 +234,7 @@ fn deny_wins_over_allow_and_an_empty_allow_shows_all() {
 }
 
 #[test]
-fn a_child_gets_what_is_safe_and_what_is_named() {
+fn a_child_gets_safe_and_named_variables() {
     let server = server("command = \"x\"\npass_env = [\"KUBECONFIG\", \"AWS_*\"]");
     let ServerKind::Command(command) = server.target else { panic!("a child") };
     for name in ["PATH", "LC_ALL", "KUBECONFIG", "AWS_REGION"] {

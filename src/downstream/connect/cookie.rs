@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_another_site_is_told_from_an_own_one() {
+    fn a_form_of_another_site_differs_from_an_own_one() {
         let host = ("host", "g.test:8443");
         for (lines, expected) in [
             (&[host][..], true),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_read_whole_and_what_is_not_known_stays_as_it_is() {
+    fn a_filter_is_read_whole_and_unknown_members_stay_unchanged() {
         let read = filter(
             r#"{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a","a","b"],
                 "com.example/x":{"n": 1.50},"taskIds":["t"],"later":[ 1],"resourcesListChanged":null}"#,

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_nobody_speaks_is_told_apart_from_a_missing_one() {
+    fn an_unknown_version_differs_from_a_missing_one() {
         let other = META.replace("2026-07-28", "v999");
         let failure = checked(&[("mcp-protocol-version", "v999")], format!("{{{other}}}"));
         assert_eq!(failure.unwrap_err().wire().code, crate::mcp::code::UNSUPPORTED_VERSION);

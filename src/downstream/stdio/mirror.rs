@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_list_says_is_mirrored_until_another_list_says_otherwise() {
+    fn annotations_of_a_list_are_mirrored_until_another_list_changes_them() {
         let mirror = Mirror::new(Mirroring::Wanted);
         let params = r#"{"name":"t","arguments":{"r":"eu"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
         let call = PipedRequest::new("tools/call", Some(Bytes::from_static(params.as_bytes())));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_has_what_came_of_it_and_the_status_that_goes_with_it() {
+    fn a_task_has_its_outcome_and_the_matching_status() {
         let failed = task(r#"{"taskId":"1","status":"failed","ttl":null}"#);
         let result = Response::Result(r#"{"content":[],"isError":true}"#.into());
         let error = Response::Error(r#"{"code":-1,"message":"no"}"#.into());

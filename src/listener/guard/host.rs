@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_host_is_not_read_as_one() {
+    fn invalid_hosts_are_not_parsed() {
         for text in [
             "",
             ".",

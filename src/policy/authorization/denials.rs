@@ -227,7 +227,7 @@ mod tests {
     use crate::config::{ConfigSource, SystemEnvironment};
 
     #[test]
-    fn a_pattern_leaves_behind_a_prefix_what_it_matches_there() {
+    fn a_pattern_behind_a_prefix_keeps_its_matches() {
         for (pattern, rests) in [
             ("git__push", &["push"][..]),
             ("git__delete_*", &["delete_*"]),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pattern_that_denies_is_described_with_what_it_matches() {
+    fn each_denying_pattern_is_described_with_its_matches() {
         let text = "[gateway]\nname_format = \"mcp_{server}_{tool}\"\n\
             [servers.git]\ncommand = \"x\"\n[servers.git.tools.drop]\nname = \"remove\"\n\
             [servers.b]\ncommand = \"x\"\n\

@@ -386,7 +386,7 @@ fn known_call(rules: &Arc<Authorization>, name: &str, arguments: &str) -> (Call,
 }
 
 #[test]
-fn what_a_view_has_settled_is_decided_at_once_and_by_the_same_rules_alone() {
+fn decisions_settled_by_a_view_are_immediate_and_use_the_same_rules_alone() {
     let open = rules("[policy.rules.all]");
     let closed = rules("[policy.rules.none]\nprincipals = [\"nobody\"]");
     let (call, target) = known_call(&open, "ann", "{}");

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_asked_for_is_stripped() {
+    fn only_configured_characters_are_stripped() {
         use StripChoice::{Ansi, Control, Invisible};
         for (choices, raw, expected) in [
             (&[Ansi][..], r#"["\u001b[1;31mred\u001b[0m\u0007"]"#, Some(r#"["red\u0007"]"#)),

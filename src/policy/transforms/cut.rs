@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_cut_is_json_within_its_size(value in any_json(), size in 4_usize..400) {
+        fn cut_results_are_json_within_their_size(value in any_json(), size in 4_usize..400) {
             let raw = value.to_string();
             let (text, omitted) = cut(&raw, size);
             prop_assert!(text.len() <= size, "{} of {size}: {text}", text.len());

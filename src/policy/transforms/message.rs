@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_which_everything_is_missing_names_what() {
+    fn a_message_without_any_value_names_the_missing_ones() {
         let raw = br#"{"content":[],"structuredContent":{"a":1}}"#;
         let members = Members::parse(raw).unwrap();
         for (settings_text, missing) in [

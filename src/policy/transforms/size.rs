@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_its_schema_once_it_is_cut_is_an_error() {
+    fn results_that_violate_their_schema_once_cut_are_errors() {
         let result = json!({ "content": [], "structuredContent": { "rows": vec![1; 2000] } });
         let cut = limited(&result, WhenLarger::Truncate, &|structured| structured.len() > 2);
         assert!(cut["structuredContent"]["rows"].as_array().unwrap().len() > 10, "{cut}");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_view_uses_is_bounded_and_what_one_uses_stays() {
+    fn unused_vectors_are_bounded_and_used_ones_stay() {
         let mut cached = CachedVectors::default();
         let used: Vec<_> = (0..50)
             .map(|number| {

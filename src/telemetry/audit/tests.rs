@@ -127,7 +127,7 @@ fn chained(folder: &Path, mode: ChainMode) -> PathBuf {
 }
 
 #[test]
-fn a_record_tells_who_did_what_and_no_secret() {
+fn a_record_names_caller_and_action_and_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let path = chained(folder.path(), ChainMode::Off);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -188,7 +188,7 @@ fn an_intact_chain_verifies_with_its_own_key_alone() {
 }
 
 #[test]
-fn a_chain_tells_what_was_done_to_it() {
+fn a_chain_reveals_every_alteration() {
     let folder = tempfile::tempdir().unwrap();
     let path = chained(folder.path(), ChainMode::Plain);
     let whole = fs::read_to_string(&path).unwrap();
@@ -358,7 +358,7 @@ fn a_full_disk_loses_nothing_silently() {
 }
 
 #[test]
-fn a_caller_that_nobody_knows_takes_half_of_the_queue_at_most() {
+fn an_unknown_caller_takes_half_of_the_queue_at_most() {
     let full = AuditSettings {
         queue_size: 20_000,
         ..to_file(Path::new("/dev/full"), ONE_FILE, ChainMode::Off)
@@ -376,7 +376,7 @@ fn a_caller_that_nobody_knows_takes_half_of_the_queue_at_most() {
 }
 
 #[test]
-fn a_stop_counts_what_could_not_be_written() {
+fn a_stop_counts_unwritten_records() {
     let (trail, counts) = started(to_file(Path::new("/dev/full"), ONE_FILE, ChainMode::Off));
     write(&trail, &["a", "b", "c"]);
     until(|| counts.of(AuditFate::Failed) > 0);
@@ -484,7 +484,7 @@ fn syslog_by_udp_and_by_a_stream_of_this_machine_gets_every_record() {
 }
 
 #[test]
-fn a_session_cannot_be_entered_with_what_the_log_tells() {
+fn a_session_cannot_be_entered_with_data_from_the_log() {
     let digest = session_digest("the-session-id");
     assert_eq!(digest.len(), 16);
     assert!(!digest.contains("session"));

@@ -158,7 +158,7 @@ fn only_the_chosen_types_are_built() {
 }
 
 #[test]
-fn the_page_on_events_says_what_the_code_says() {
+fn the_page_on_events_matches_the_code() {
     let mut page = PAGE_HEAD.to_owned();
     for (kind, event) in EventType::ALL.into_iter().zip(examples()) {
         let (name, meaning) = (kind.name(), meaning(kind));

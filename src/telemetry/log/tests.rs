@@ -85,7 +85,7 @@ fn a_call_makes_one_json_line_with_its_facts() {
 }
 
 #[test]
-fn what_a_client_wrote_cannot_forge_a_line_or_fill_the_log() {
+fn client_text_cannot_forge_a_line_or_fill_the_log() {
     let method = format!("x\nINFO forged\u{1b}[2J {}", "y".repeat(10_000));
     let call = CallRecord { method: &method, ..record() };
     for format in [LogFormat::Human, LogFormat::Json] {
@@ -169,7 +169,7 @@ impl Write for Stuck {
 }
 
 #[test]
-fn a_descriptor_that_nobody_reads_costs_lines_and_not_the_caller() {
+fn an_unread_descriptor_costs_lines_and_does_not_block_the_caller() {
     let kept = Kept::default();
     let (reached, stuck) = sync_channel(1);
     let (release, released) = sync_channel(0);

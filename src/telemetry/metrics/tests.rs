@@ -59,7 +59,7 @@ fn a_server_that_is_gone_leaves_with_its_last_holder() {
 }
 
 #[test]
-fn names_do_not_pile_up_where_nobody_scrapes() {
+fn names_do_not_pile_up_without_scrapes() {
     let entries = Entries::<u8>::default();
     let held = entries.get_or_insert(&["held"], || 1);
     for round in 0..1000 {
@@ -79,7 +79,7 @@ fn a_hostile_name_stays_inside_its_label() {
 }
 
 #[test]
-fn durations_are_told_apart_by_method_and_outcome() {
+fn durations_are_separated_by_method_and_outcome() {
     let (metrics, _held) = poked();
     let failed = CallOutcome::Failed { code: -32603, label: "timeout" };
     metrics.operation_metrics("tools/call").record_duration(&failed, Duration::from_millis(30));
@@ -99,7 +99,7 @@ fn durations_are_told_apart_by_method_and_outcome() {
 }
 
 #[test]
-fn the_page_on_metrics_says_what_the_code_says() {
+fn the_page_on_metrics_matches_the_code() {
     let (metrics, _held) = poked();
     let page = page(&metrics.encode_text());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_configuration_names_is_trusted() {
+    fn configured_endpoints_are_trusted() {
         let book = EndpointBook::default();
         book.set_configured(vec![HONEST.to_owned()]);
         let mixed = claim(EVIL, "https://honest.test/authorize");

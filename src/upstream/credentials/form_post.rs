@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_quotes_nothing_of_what_was_sent() {
+    fn a_refusal_quotes_nothing_of_the_request() {
         let secrets = ["refresh/secret+1=", "client secret 1", "proof.of.possession"];
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "refresh_token")

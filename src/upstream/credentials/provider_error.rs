@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_code_is_shown_without_what_could_be_markup() {
+    fn an_error_code_is_shown_without_markup() {
         assert_eq!(shown_code("<b>access_denied</b>\n\"x\""), "baccess_deniedbx");
     }
 

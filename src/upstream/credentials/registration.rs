@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_asks_for_what_the_authorization_server_supports() {
+    fn a_registration_requests_supported_features_only() {
         for (methods, auth) in [
             (None, ClientAuth::Basic),
             (Some(&["none"][..]), ClientAuth::None),

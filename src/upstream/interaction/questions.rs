@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
+    fn server_messages_are_tied_to_the_newest_call_of_one_client() {
         let ann = InstanceScope::Principal(Principal::Client("ann".into()));
         let bob = InstanceScope::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);

@@ -317,7 +317,7 @@ mod tests {
     const PRIVATE: &str = r#"{"contents":[],"ttlMs":60000,"cacheScope":"private"}"#;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_public_is_anyones_and_what_is_private_its_readers() {
+    async fn public_results_serve_all_clients_and_private_ones_their_reader() {
         for (answer, shared) in [(PUBLIC, true), (PRIVATE, false), (r#"{"ttlMs":60000}"#, false)] {
             let reads = Arc::new(ReadCache::default());
             let params = r#"{"uri":"a:b","_meta":{"progressToken":1}}"#;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_not_be_kept_is_not() {
+    async fn uncacheable_results_are_not_kept() {
         let reads = Arc::new(ReadCache::default());
         for params in [
             r#"{"uri":"a:b","inputResponses":{}}"#,
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_clients_write_into_keys_takes_room_as_well() {
+    async fn text_of_clients_in_cache_keys_counts_toward_the_bound() {
         let long = "x".repeat(3_000);
         for (capabilities, uri) in [(long.as_str(), ""), ("", long.as_str())] {
             let reads = Arc::new(ReadCache::default());

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_nothing_waits_in_order_and_has_an_end() {
+    fn notices_without_a_subject_wait_in_order_and_are_bounded() {
         let mailbox = Mailbox::new();
         put(&mailbox, "a", "1");
         for number in 0..OTHERS + 3 {

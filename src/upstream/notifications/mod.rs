@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_tells_is_told_apart() {
+    fn kinds_of_server_notifications_are_distinguished() {
         let params = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
         for (method, said, news) in [
             ("notifications/tools/list_changed", None, Some(News::ListChanged(&[Kind::Tools]))),

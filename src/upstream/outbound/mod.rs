@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_not_asked_whose_addresses_are_this_machines() {
+    async fn names_with_addresses_of_this_machine_are_not_requested() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let url: Url = format!("http://localhost:{port}/token?secret=x").parse().unwrap();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_one_client_declares_refutes_nothing_for_the_others() {
+    async fn a_declaration_of_one_client_refutes_nothing_for_the_others() {
         let side = LegacySide::restored(None, 0);
         let odd = shared(r#"{"experimental":{"x":1}}"#);
         let status = UpstreamError::of_status;

@@ -182,7 +182,7 @@ fn every_clients_servers_are_found_printed_and_written_without_their_secrets() {
 }
 
 #[test]
-fn an_exported_client_has_the_gateway_instead_of_what_was_imported_and_gets_it_all_back() {
+fn an_exported_client_has_the_gateway_instead_of_its_servers_and_gets_them_back() {
     for (client, path, name, ..) in CLIENTS {
         let user = User::new();
         let file = user.home(path);
@@ -250,7 +250,7 @@ fn without_anything_to_import_the_programs_are_named() {
 }
 
 #[test]
-fn what_a_client_does_not_start_is_a_comment() {
+fn servers_that_a_client_does_not_start_are_comments() {
     let user = User::new();
     user.has(
         &user.home(".gemini/settings.json"),

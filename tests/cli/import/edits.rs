@@ -75,7 +75,7 @@ fn add_writes_a_command_or_a_url_and_hides_secrets() {
 }
 
 #[test]
-fn a_running_gateway_takes_up_what_add_and_remove_write() {
+fn a_running_gateway_applies_the_changes_of_add_and_remove() {
     let gateway = Process::start("");
     let config = gateway.config();
     let config = config.to_str().unwrap();
@@ -160,7 +160,7 @@ fn the_configuration_keeps_its_byte_order_mark_and_its_line_ends() {
 }
 
 #[test]
-fn what_is_written_is_what_was_shown() {
+fn the_written_text_equals_the_shown_one() {
     let user = User::new();
     let path = user.project("x.json");
     user.has(&path, r#"{"mcpServers": {"a": {"command": "a"}}}"#);
@@ -188,7 +188,7 @@ fn what_is_written_is_what_was_shown() {
 }
 
 #[test]
-fn a_server_that_is_there_as_a_comment_is_recognised_by_what_it_says() {
+fn a_server_in_a_comment_is_recognised_by_its_settings() {
     let user = User::new();
     let path = user.project("x.json");
     let server = r#"{"mcpServers": {"a": {"command": "a", "env": {"K_TOKEN": "hunter2"}, "disabled": true}}}"#;
@@ -216,7 +216,7 @@ fn an_import_says_which_settings_of_a_known_server_differ() {
 }
 
 #[test]
-fn add_says_what_is_missing_and_takes_values_as_they_are() {
+fn add_names_missing_variables_and_takes_values_unchanged() {
     let user = User::new();
     let add = user.types(&["add", "files", "npx"]).exits_with(WRONG_USE);
     add.complains_of(&["`npx` is not a URL", "trunkline add files -- npx"]);

@@ -185,7 +185,7 @@ fn an_entry_that_shows_fewer_tools_is_not_replaced() {
 }
 
 #[test]
-fn an_entry_whose_tools_the_gateway_hides_is_not_replaced() {
+fn an_entry_with_hidden_tools_is_not_replaced() {
     let user = User::new();
     let file = user.home(CURSOR);
     user.has(&file, r#"{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}"#);

@@ -56,7 +56,7 @@ fn a_yaml_bomb_is_refused_before_it_expands() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_refused_and_a_link_to_one_is_read() {
+fn other_than_regular_files_are_refused_and_a_link_to_one_is_read() {
     let user = User::new();
     let pipe = user.project("pipe.json");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -118,7 +118,7 @@ fn openlegions_agents_share_equal_servers_and_have_a_profile_each() {
 }
 
 #[test]
-fn two_agents_whose_names_become_the_same_have_a_profile_each() {
+fn two_agents_with_colliding_names_have_a_profile_each() {
     let user = User::new();
     let agent = |server: &str| {
         format!("    mcp_servers:\n      - name: {server}\n        command: {server}\n")

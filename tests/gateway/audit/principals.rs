@@ -227,7 +227,7 @@ fn check_rights(record: &Value, player: Player, rules: &mut BTreeSet<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_principals_see_and_run_what_is_theirs_and_the_log_proves_it() {
+async fn two_hundred_principals_see_and_run_their_own_tools_and_the_log_proves_it() {
     let seconds = std::env::var("TRUNKLINE_AUDIT_SECONDS").ok().and_then(|text| text.parse().ok());
     let lasts = Duration::from_secs(seconds.unwrap_or(2));
     let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);

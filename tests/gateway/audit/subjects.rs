@@ -57,7 +57,7 @@ async fn a_record_has_both_names_of_its_subject_and_the_trace_that_the_server_wa
 }
 
 #[tokio::test]
-async fn granted_subscriptions_are_recorded_and_so_is_what_is_left_out() {
+async fn granted_subscriptions_and_omitted_ones_are_recorded() {
     let upstream = Upstream::modern().await;
     upstream.offers_everything();
     let rules = "[policy.rules.some]\nresources = [\"mcp://s/file:///*\"]\n\

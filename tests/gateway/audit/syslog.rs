@@ -29,7 +29,7 @@ fn listen(path: &std::path::Path) -> UnixDatagram {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_syslog_delays_no_call_and_what_does_not_fit_meanwhile_is_counted() {
+async fn a_dead_syslog_delays_no_call_and_lost_records_are_counted() {
     let upstream = Upstream::modern().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");

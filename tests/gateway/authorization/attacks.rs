@@ -161,7 +161,7 @@ async fn large_arguments_neither_pass_a_condition_nor_hold_up_others() {
 }
 
 #[tokio::test]
-async fn skills_directories_and_user_interfaces_hide_what_rules_deny() {
+async fn skills_directories_and_user_interfaces_hide_denied_elements() {
     let upstream = Upstream::modern().await;
     upstream.offers_skills(&["skill://acme/refunds", "skill://acme/secret"]);
     let app = Upstream::modern().await;
@@ -263,7 +263,7 @@ async fn instructions_of_a_server_are_for_those_who_may_use_something_of_it() {
 }
 
 #[tokio::test]
-async fn instructions_that_name_a_hidden_tool_are_not_told() {
+async fn instructions_that_name_a_hidden_tool_are_withheld() {
     let two = Two::new().await;
     two.a.instructs("Prefer `hold`: it waits.");
     two.b.instructs("Hold on, and use echoes.");

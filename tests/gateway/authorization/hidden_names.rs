@@ -139,7 +139,7 @@ async fn no_list_names_a_hidden_tool_in_any_text() {
 }
 
 #[tokio::test]
-async fn what_is_found_described_declared_or_shortened_names_no_hidden_tool() {
+async fn search_descriptions_declarations_and_cut_texts_name_no_hidden_tool() {
     let (gateway, _servers) = start_gateway().await;
     for (key, is_named) in [(ANN, false), (ROOT, true)] {
         let mut clients = Vec::from(gateway.both_as(key, "/mcp/search").await);

@@ -86,7 +86,7 @@ pub async fn audited(folder: &Path, least: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_client_sees_what_rules_allow_and_nothing_else_is_there() {
+async fn a_client_sees_allowed_elements_and_others_do_not_exist_for_it() {
     let two = Two::new().await;
     let gateway = two.with(RULES).start().await;
     for (era, client) in gateway.both_as("key-of-ann", "/mcp").await {
@@ -179,7 +179,7 @@ async fn the_audit_log_names_the_rule_that_decided() {
 }
 
 #[tokio::test]
-async fn lists_that_depend_on_the_client_are_cached_for_nobody_else() {
+async fn lists_that_depend_on_the_client_are_cached_for_it_alone() {
     let upstream = Upstream::modern().await;
     let scope = async |rules: &str| {
         let gateway = Gateway::with("s", upstream.http()).toml(rules).start().await;

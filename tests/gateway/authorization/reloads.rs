@@ -10,7 +10,7 @@ const FEW: &str = "[policy.rules.few]\nprincipals = [\"ann\"]\ntools = [\"a__ech
                    [policy.rules.rest]\nprincipals = [\"root\"]\n";
 
 #[tokio::test]
-async fn clients_whose_lists_change_are_notified_and_lost_names_are_not_told() {
+async fn clients_with_changed_lists_are_notified_without_the_lost_names() {
     let two = Two::new().await;
     let gateway = two.with(ALL).start().await;
     let both = gateway.both_as("key-of-ann", "/mcp").await;
@@ -75,7 +75,7 @@ async fn next_update_of(stream: &mut Reply, fits: impl Fn(&str) -> bool) -> Stri
 }
 
 #[tokio::test]
-async fn a_client_that_loses_a_group_loses_what_it_was_allowed_by_it() {
+async fn a_client_that_loses_a_group_loses_its_permissions() {
     let two = Two::new().await;
     let rules = "[policy.rules.readers]\ngroups = [\"readers\"]\n";
     let gateway = two.with(rules).start().await;

@@ -34,7 +34,7 @@ fn own_children(kinds: &mut [Kind]) {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_comes_back_for_is_cancelled_in_time() {
+async fn an_abandoned_call_is_cancelled_in_time() {
     let mut kinds = legacy().await;
     own_children(&mut kinds);
     let builder = Gateway::alone().kinds(&kinds);
@@ -149,7 +149,7 @@ async fn the_clients_time_is_not_the_servers() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_meanwhile_is_told_of_at_the_retry() {
+async fn a_server_that_dies_meanwhile_is_reported_at_the_retry() {
     for (name, _) in [("http", 0), ("stdio", 0)] {
         let upstream = Upstream::legacy().await;
         upstream.does("ask", |_| asking(vec![("q", "elicitation/create", form())]));

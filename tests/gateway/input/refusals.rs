@@ -51,7 +51,7 @@ fn beyond() -> Vec<(Value, [&'static str; 2], Value, Value)> {
 }
 
 #[tokio::test]
-async fn a_client_is_never_asked_what_it_did_not_offer() {
+async fn a_client_is_never_asked_for_undeclared_capabilities() {
     for (capabilities, [method, part], params, needed) in beyond() {
         let kinds = every_kind().await;
         asks(&kinds, "ask", move || vec![("q", method, params.clone())]);
@@ -106,7 +106,7 @@ async fn a_server_that_capabilities_are_hidden_from_asks_as_if_clients_had_none(
 }
 
 #[tokio::test]
-async fn a_client_whose_capabilities_are_hidden_is_asked_nothing_outside_of_calls() {
+async fn a_client_with_hidden_capabilities_is_asked_nothing_outside_of_calls() {
     let upstream = Upstream::legacy().await;
     upstream.does("late", |_| vec![Step::text("done"), Step::Ask("q", "roots/list", json!({}))]);
     let lines = upstream.stdio() + "client_capabilities = \"hide\"\nisolation = \"client\"\n";
@@ -119,7 +119,7 @@ async fn a_client_whose_capabilities_are_hidden_is_asked_nothing_outside_of_call
 }
 
 #[tokio::test]
-async fn a_modern_server_is_told_what_a_legacy_client_can_do() {
+async fn a_modern_server_gets_the_capabilities_of_a_legacy_client() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let capabilities = json!({ "elicitation": {}, "roots": { "listChanged": true } });
@@ -183,7 +183,7 @@ async fn a_client_without_a_stream_cannot_be_asked_and_the_server_hears_why() {
 }
 
 #[tokio::test]
-async fn a_client_of_an_older_version_is_asked_what_its_version_knows() {
+async fn a_client_of_an_older_version_gets_questions_of_its_version() {
     let kinds = every_kind().await;
     asks(&kinds, "form", || vec![("q", "elicitation/create", form())]);
     asks(&kinds, "url", || vec![("q", "elicitation/create", url())]);
@@ -220,7 +220,7 @@ async fn a_client_of_an_older_version_is_asked_what_its_version_knows() {
 }
 
 #[tokio::test]
-async fn on_a_shared_child_nobody_is_asked_what_may_be_anothers() {
+async fn on_a_shared_child_ambiguous_questions_reach_no_client() {
     let upstream = Upstream::legacy().await;
     upstream.does("ask", |_| {
         let mut steps = vec![Step::Hold];
@@ -254,7 +254,7 @@ async fn on_a_shared_child_nobody_is_asked_what_may_be_anothers() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_outside_of_calls_is_refused_with_a_reason() {
+async fn server_requests_outside_of_calls_are_refused_with_a_reason() {
     let upstream = Upstream::legacy().await;
     upstream.does("late", |_| {
         vec![
@@ -295,7 +295,7 @@ async fn answers_that_are_no_results_are_refused_and_the_call_waits_on() {
 }
 
 #[tokio::test]
-async fn what_is_missing_among_the_answers_is_asked_for_again() {
+async fn missing_answers_are_requested_again() {
     let upstream = Upstream::legacy().await;
     upstream.does("ask", |_| {
         asking(vec![("a", "elicitation/create", form()), ("b", "roots/list", json!({}))])

@@ -203,7 +203,7 @@ async fn an_interceptor_that_is_late_or_fails_often_is_left_alone() {
 }
 
 #[tokio::test]
-async fn in_audit_mode_nothing_changes_and_only_what_is_asked_for_is_seen() {
+async fn in_audit_mode_nothing_changes_and_only_selected_messages_are_sent() {
     let (upstream, api) = (Upstream::modern().await, PlainApi::start().await);
     api.sets("/check", invalid());
     let gateway = intercepting(&upstream, &api, "mode = \"audit\"").start().await;

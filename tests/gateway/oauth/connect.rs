@@ -44,7 +44,7 @@ fn form_of(page: &Said) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn the_page_behind_a_link_says_for_whom_and_for_what_it_is() {
+async fn the_page_behind_a_link_names_its_client_and_purpose() {
     let server = protected().await;
     let (gateway, [ann, _]) = shared_by_two(&server).await;
     let link = link_in(&call(&ann).await);
@@ -98,7 +98,7 @@ async fn an_answer_is_used_in_the_browser_only_in_which_its_login_was_begun() {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_in_the_first_browser_in_which_somebody_agrees() {
+async fn a_link_continues_in_the_first_browser_with_consent() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     let link = link_in(&call(&gateway.modern()).await);
@@ -211,7 +211,7 @@ async fn the_page_lists_connects_and_revokes() {
 }
 
 #[tokio::test]
-async fn under_rules_the_page_shows_what_its_client_may_use_before_any_login() {
+async fn under_rules_the_page_shows_only_permitted_servers_before_any_login() {
     let allows = [
         "servers = [\"s\"]\n",
         "tools = [\"s__e*\"]\n",
@@ -349,7 +349,7 @@ async fn a_client_that_was_removed_has_no_page_any_more() {
 }
 
 #[tokio::test]
-async fn a_cookie_from_before_somebody_agreed_is_worth_nothing_after() {
+async fn a_cookie_from_before_the_consent_is_worthless_after_it() {
     let server = protected().await;
     let (gateway, _) = shared_by_two(&server).await;
     let link = visit_link(&gateway, "key-of-ann").await;

@@ -191,7 +191,7 @@ async fn the_answer_of_a_browser_has_its_description_shown_only_if_it_is_of_the_
 }
 
 #[tokio::test]
-async fn a_call_to_a_server_that_nobody_can_log_in_to_returns_the_reason() {
+async fn a_call_to_a_server_without_a_possible_login_returns_the_reason() {
     let server = protected().await;
     server.publishes(json!({ "registration_endpoint": null }));
     let gateway = gateway(&server, "").await;

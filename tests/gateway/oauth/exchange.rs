@@ -61,7 +61,7 @@ fn exchange(server: &OauthServer) -> String {
 const URN: &str = "urn:ietf:params:oauth";
 
 #[tokio::test]
-async fn a_call_uses_what_its_own_clients_token_was_exchanged_for() {
+async fn a_call_uses_the_exchanged_token_of_its_own_client() {
     for upstream in Upstream::both().await {
         let server = OauthServer::before(upstream).await;
         let settings = exchange(&server);
@@ -140,7 +140,7 @@ fn is_refused(said: &Said) {
 }
 
 #[tokio::test]
-async fn a_client_without_a_token_of_that_issuer_gets_nobody_elses() {
+async fn a_client_without_a_token_of_that_issuer_gets_no_token_of_others() {
     let server = protected().await;
     let (issuer, other) = (Issuer::start().await, Issuer::start().await);
     let more = format!(
@@ -247,7 +247,7 @@ async fn an_id_token_becomes_a_grant_at_the_idp_and_that_a_token() {
 }
 
 #[tokio::test]
-async fn what_is_no_id_jag_goes_to_no_authorization_server() {
+async fn tokens_other_than_id_jags_go_to_no_authorization_server() {
     let house = enterprise().await;
     let before = house.server.token_requests().len();
     let refusal = Page::new(400, "application/json", r#"{"error":"access_denied"}"#);

@@ -29,7 +29,7 @@ async fn a_call_is_answered_with_a_link_and_works_after_the_login() {
 }
 
 #[tokio::test]
-async fn the_link_and_the_token_request_have_what_the_specification_demands() {
+async fn the_link_and_the_token_request_have_all_required_parameters() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     let link = link_in(&call(&gateway.modern()).await);
@@ -142,7 +142,7 @@ async fn a_call_that_needs_more_scopes_asks_for_all_of_them_at_once() {
 }
 
 #[tokio::test]
-async fn a_user_is_not_asked_again_for_what_did_not_help() {
+async fn a_user_is_not_asked_again_for_scopes_that_did_not_help() {
     let server = protected().await;
     let gateway = gateway(&server, "scopes = [\"list\", \"call\"]").await;
     let client = gateway.modern();
@@ -222,7 +222,7 @@ async fn a_user_who_does_not_open_the_link_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_is_asked_or_told_the_link() {
+async fn a_legacy_client_is_asked_or_gets_the_link() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     // A client that cannot open pages gets one sentence with the link.

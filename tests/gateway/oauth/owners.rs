@@ -56,7 +56,7 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
 }
 
 #[tokio::test]
-async fn each_client_sees_what_its_own_account_lists() {
+async fn each_client_sees_the_list_of_its_own_account() {
     for upstream in Upstream::both().await {
         upstream.when_asked("tools/list", |asked| {
             let sent = asked.header("authorization").unwrap_or_default();
@@ -170,7 +170,7 @@ async fn a_user_who_is_asked_to_log_in_needs_no_operator() {
 }
 
 #[tokio::test]
-async fn nobody_but_the_operator_decides_whose_account_all_clients_use() {
+async fn only_the_operator_chooses_the_account_of_all_clients() {
     let server = protected().await;
     let (gateway, clients) = shared_by_two(&server, "per = \"gateway\"").await;
     for client in &clients {
@@ -188,7 +188,7 @@ async fn nobody_but_the_operator_decides_whose_account_all_clients_use() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_is_not_taken_for_its_grant() {
+async fn credentials_from_a_client_are_not_taken_for_its_grant() {
     let server = protected().await;
     server.takes("key-of-ann", &["list", "call"]);
     let settings = "forward_headers = [\"authorization\"]\n";
@@ -203,7 +203,7 @@ async fn what_a_client_sends_is_not_taken_for_its_grant() {
 }
 
 #[tokio::test]
-async fn what_one_client_reads_is_not_kept_for_another() {
+async fn results_for_one_client_are_not_kept_for_another() {
     let upstream = Upstream::modern().await;
     upstream.offers_everything().when_asked("resources/read", |asked| {
         let token = asked.header("authorization").unwrap_or_default();

@@ -189,7 +189,7 @@ async fn a_code_that_is_refused_leaves_no_grant() {
 }
 
 #[tokio::test]
-async fn the_callback_takes_only_what_an_authorization_server_sends() {
+async fn the_callback_accepts_only_answers_of_an_authorization_server() {
     let server = protected().await;
     let (gateway, link) = waiting(&server).await;
     server.gives("t", json!({}));

@@ -79,7 +79,7 @@ async fn a_refused_jwt_is_not_sent_again_until_there_is_another() {
 }
 
 #[tokio::test]
-async fn a_jwt_for_somebody_else_is_sent_only_where_the_operator_says_so() {
+async fn a_jwt_with_another_audience_is_sent_only_where_the_operator_allows_it() {
     let server = protected().await;
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);

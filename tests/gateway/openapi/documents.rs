@@ -178,7 +178,7 @@ async fn tools_and_resources_change_together() {
 }
 
 #[tokio::test]
-async fn what_an_operator_reads_about_a_document_is_bounded() {
+async fn reports_about_a_document_are_bounded() {
     let broken = json!({ "get": { "parameters": [{ "$ref": "#/nowhere" }] } });
     let mut document = shop();
     for at in 0..100 {

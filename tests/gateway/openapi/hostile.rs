@@ -264,7 +264,7 @@ async fn parts_of_a_path_do_not_climb_together() {
 }
 
 #[tokio::test]
-async fn what_a_server_repeats_of_its_credentials_is_hidden() {
+async fn credentials_that_a_server_repeats_are_hidden() {
     let api = PlainApi::with(&shop()).await;
     let page = Page::new(403, "application/json", r#"{"detail":"hunter2-hunter2 may not"}"#);
     api.sets("/items/no", page.header("link", "</items?key=hunter2-hunter2>; rel=\"next\""));

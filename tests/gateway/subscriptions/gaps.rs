@@ -9,8 +9,7 @@ use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::{Gateway, Upstream, within};
 
 #[tokio::test]
-async fn subscriptions_to_a_lost_server_are_renewed_and_clients_are_told_of_what_they_may_have_missed()
- {
+async fn subscriptions_to_a_lost_server_are_renewed_and_clients_are_notified_of_possible_changes() {
     for kind in kinds().await {
         let gateway = Gateway::with(kind.name, &kind.lines).start().await;
         let uri = public(&kind, "a:1");
@@ -80,7 +79,7 @@ async fn subscriptions_outlive_a_reload_that_replaces_their_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_end() {
+async fn a_client_that_never_reads_delays_no_other_and_gets_the_newest_in_the_end() {
     let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
@@ -109,7 +108,7 @@ async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_e
 }
 
 #[tokio::test]
-async fn what_changes_while_no_get_stream_is_open_is_told_on_the_next() {
+async fn changes_without_an_open_get_stream_are_reported_on_the_next() {
     let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let uri = public(kind, "a:1");

@@ -236,7 +236,7 @@ async fn who_unsubscribes_or_ends_its_session_hears_no_more() {
 }
 
 #[tokio::test]
-async fn news_reach_nobody_who_did_not_ask_for_them() {
+async fn notifications_reach_subscribers_only() {
     let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
@@ -256,7 +256,7 @@ async fn news_reach_nobody_who_did_not_ask_for_them() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_subscribed_to() {
+async fn missing_resources_cannot_be_subscribed_to() {
     let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         kind.upstream.refuses_to_tell_of(&["a:2"]);
@@ -296,7 +296,7 @@ async fn a_server_that_does_not_tell_of_resources_is_not_asked_to() {
 }
 
 #[tokio::test]
-async fn an_update_of_a_part_is_told_to_subscribers_of_the_whole_resource() {
+async fn an_update_of_a_part_reaches_subscribers_of_the_whole_resource() {
     let kinds = kinds().await;
     for kind in &kinds {
         kind.upstream.resources(&["file:///d"]);

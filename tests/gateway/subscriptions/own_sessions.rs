@@ -13,7 +13,7 @@ async fn gateway_to(upstream: &Upstream, way: &str, settings: &str) -> Gateway {
 }
 
 #[tokio::test]
-async fn what_happens_in_a_session_of_its_own_is_told_to_its_client_alone() {
+async fn changes_in_a_session_of_its_own_reach_its_client_alone() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::legacy().await;
         upstream.resources(&["a:1"]);
@@ -77,7 +77,7 @@ async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
+async fn unknown_subscriptions_pass_to_the_only_possible_server() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::modern().await;
         upstream.resources(&["a:1"]);
@@ -103,7 +103,7 @@ async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
 }
 
 #[tokio::test]
-async fn the_status_of_tasks_is_told_to_clients_that_declare_tasks_and_subscribe() {
+async fn the_status_of_tasks_reaches_clients_that_declare_tasks_and_subscribe() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::modern().await;
         upstream.can(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));

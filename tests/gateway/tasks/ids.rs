@@ -8,7 +8,7 @@ use crate::support::upstream::tasks::State;
 use crate::support::{Gateway, Upstream, until};
 
 #[tokio::test]
-async fn nobody_reaches_the_tasks_of_another() {
+async fn no_client_reaches_the_tasks_of_another() {
     let kinds = kinds().await;
     let all = in_front_of(&kinds).gateway(r#"state_keys = ["0123456789abcdef0123456789abcdef"]"#);
     let gateway = clients(all).start().await;

@@ -135,7 +135,7 @@ async fn a_modern_clients_task_goes_its_whole_way_at_every_server() {
 }
 
 #[tokio::test]
-async fn a_modern_client_answers_what_any_servers_task_wants_to_know() {
+async fn a_modern_client_answers_questions_of_any_servers_task() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
     let client = modern(&gateway).await;
@@ -179,7 +179,7 @@ async fn a_modern_client_answers_what_any_servers_task_wants_to_know() {
 }
 
 #[tokio::test]
-async fn a_legacy_server_is_asked_once_what_its_task_wants_to_know() {
+async fn a_legacy_server_is_asked_once_for_the_questions_of_its_task() {
     let upstream = Upstream::legacy().await;
     upstream.has_tasks();
     let gateway = Gateway::with("s", upstream.http()).start().await;
@@ -243,7 +243,7 @@ async fn a_legacy_clients_task_goes_its_whole_way_at_a_legacy_server() {
 }
 
 #[tokio::test]
-async fn each_era_is_told_of_its_own_form_of_tasks() {
+async fn each_era_sees_its_own_form_of_tasks() {
     for upstream in Upstream::both().await {
         let legacy_server = upstream.inner.era == crate::support::upstream::Era::Legacy;
         upstream.has_tasks();
@@ -316,7 +316,7 @@ async fn a_legacy_server_hears_no_wish_for_a_task_that_means_nothing() {
 }
 
 #[tokio::test]
-async fn what_came_of_a_task_has_the_clients_uris() {
+async fn the_result_of_a_task_has_the_clients_uris() {
     let kinds = kinds().await;
     for (kind, _) in &kinds {
         let mut capabilities = kind.upstream.inner.capabilities.lock().unwrap().clone();

@@ -10,7 +10,7 @@ use crate::support::upstream::tasks::EXTENSION;
 use crate::support::{Client, Gateway, Kind, Upstream, every_kind, until, within};
 
 #[tokio::test]
-async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
+async fn clients_without_task_support_receive_the_final_result() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
     for (kind, _) in &kinds {
@@ -35,7 +35,7 @@ async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
 }
 
 #[tokio::test]
-async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
+async fn a_client_without_task_support_gets_the_questions_of_tasks() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
     for (kind, _) in &kinds {
@@ -127,7 +127,7 @@ fn code_that_calls(kind: &Kind, arguments: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn code_is_given_what_comes_of_tasks() {
+async fn code_receives_the_final_result_of_tasks() {
     let kinds = kinds().await;
     let gateway = in_front_of(&kinds).toml(CODE).start().await;
     for (era, client) in &three_clients(&gateway).await {
@@ -157,7 +157,7 @@ async fn code_is_given_what_comes_of_tasks() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_gateways_own_is_given_what_comes_of_tasks() {
+async fn a_tool_of_the_gateway_receives_the_final_result_of_tasks() {
     let kinds = kinds().await;
     for (kind, _) in &kinds {
         let calls = format!("[tools.own.calls.one]\ntool = \"{}\"\n", name(kind, "must"));

@@ -71,7 +71,7 @@ fn extend_metadata(issuer: &Issuer, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn clients_find_the_gateway_in_place_of_a_server_that_registers_nobody() {
+async fn clients_find_the_gateway_in_place_of_a_server_without_registration() {
     let more = json!({ "client_id_metadata_document_supported": true });
     let relay = Relay::new(FIXED, more).await;
     let resource = relay.get("/.well-known/oauth-protected-resource/mcp").await.json();
@@ -262,7 +262,7 @@ async fn there_is_nothing_where_no_login_is_passed_on() {
 }
 
 #[tokio::test]
-async fn an_authorization_server_that_cannot_be_used_is_told_and_asked_again() {
+async fn an_unusable_authorization_server_is_reported_and_tried_again() {
     for (more, reason) in [
         (json!({ "issuer": "https://evil.example.com" }), "names the issuer"),
         (json!({ "token_endpoint": null }), "its token_endpoint is missing"),

@@ -45,7 +45,7 @@ async fn house() -> House {
 const TOOLS: [&str; 4] = ["s__echo", "s__count", "s__fail", "s__link"];
 
 #[tokio::test]
-async fn groups_claims_and_scopes_decide_what_a_user_sees_and_may_do() {
+async fn groups_claims_and_scopes_decide_the_view_and_rights_of_a_user() {
     let house = house().await;
     let ann = json!({ "groups": ["admins"], "team": "db" });
     let bob = json!({ "sub": "bob", "groups": ["admins"], "team": "web", "scope": "mcp:operate" });

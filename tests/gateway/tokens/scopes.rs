@@ -27,7 +27,7 @@ fn needs(said: &Said, scopes: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_client_is_told_all_scopes_of_a_call_and_gets_them() {
+async fn a_client_learns_all_scopes_of_a_call_and_gets_them() {
     let house = house(|builder| builder).await;
     let few = house.token(json!({ "scope": "mcp:read openid" }));
     let more = house.token(json!({ "scope": "mcp:read mcp:write" }));

@@ -36,7 +36,7 @@ const EDITS: &str = r#"
 "#;
 
 #[tokio::test]
-async fn clients_see_and_send_what_is_theirs_and_the_server_gets_the_whole() {
+async fn clients_see_and_send_their_own_arguments_and_the_server_gets_all() {
     let [modern, legacy] = Upstream::both().await;
     for upstream in [&modern, &legacy] {
         upstream.tool(&find_issue(), |_| vec![Step::text("found")]);

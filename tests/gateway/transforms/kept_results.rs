@@ -79,7 +79,7 @@ async fn the_whole_of_a_larger_result_is_read_as_a_resource_also_in_ranges() {
 }
 
 #[tokio::test]
-async fn only_the_principal_of_the_call_reads_what_was_kept() {
+async fn only_the_principal_of_the_call_reads_the_kept_result() {
     let upstreams = upstreams(500).await;
     let gateway = builder(&upstreams)
         .toml(&client_table("ann", "key of ann", ""))

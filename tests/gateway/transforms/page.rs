@@ -54,7 +54,7 @@ async fn the_pages_arguments_reach_the_server() {
 }
 
 #[tokio::test]
-async fn the_pages_messages_are_what_clients_get() {
+async fn clients_get_the_messages_of_the_page() {
     let answer = object("json answer");
     let all = blocks();
     let examples: Vec<_> = all.windows(2).filter(|pair| pair[0].0 == "toml result").collect();

@@ -199,7 +199,7 @@ async fn each_style_in_each_place_is_parsed_back_to_the_argument() {
 }
 
 #[tokio::test]
-async fn express_accepts_what_its_document_says_and_nothing_else() {
+async fn express_accepts_requests_of_its_document_and_no_others() {
     let server = node("shelf_server.mjs");
     let lines = format!(
         "url = \"{}\"\nkind = \"openapi\"\nauth.key = \"k1\"\narguments = \"coerce\"\n",

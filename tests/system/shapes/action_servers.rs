@@ -52,7 +52,7 @@ fn worker(gateway: &Process, name: &str) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_finds_its_actions_and_their_servers_get_what_it_extracts() {
+async fn an_agent_finds_its_actions_and_their_servers_get_the_extracted_values() {
     let api = email_server().await;
     let gateway = project(&api).serves();
     gateway.ready(&["email_mcp"]);

@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_broken_is_no_object_for_either(
+    fn broken_objects_are_refused_by_both(
         text in text(),
         at: prop::sample::Index,
         with in prop_oneof![Just(None), any::<u8>().prop_map(Some), prop::sample::select(b"{}[],:\"\\ 0-e".to_vec()).prop_map(Some)],

@@ -29,7 +29,7 @@ fn members_come_in_their_order_as_they_stand() {
 }
 
 #[test]
-fn what_is_no_object_says_why() {
+fn non_objects_are_refused_with_the_reason() {
     for text in ["[]", "1", "\"x\"", "null", " [ {\"a\":[ ]} ] "] {
         assert_eq!(walked(text.as_bytes()), Err(ObjectError::Kind), "{text}");
     }
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn a_raw_value_is_what_serde_takes_for_one() {
+fn raw_values_agree_with_serde() {
     for text in ["1e5", "-0", "0.10", "[ ]", "{\"a\": null }", "\"\\ud800\""] {
         let object = format!("{{\"k\": {text} }}");
         let raw: &RawValue = serde_json::from_str(text).unwrap();

@@ -23,7 +23,7 @@ fn argument(schema: &str) -> String {
 }
 
 #[test]
-fn what_has_an_equivalent_is_translated_and_the_rest_is_removed() {
+fn keywords_with_an_equivalent_are_translated_and_others_are_removed() {
     for (flawed, expected) in [
         (r#"{"minimum":0,"exclusiveMinimum":true}"#, r#"{"exclusiveMinimum":0}"#),
         (r#"{"maximum":9,"exclusiveMaximum":true}"#, r#"{"exclusiveMaximum":9}"#),

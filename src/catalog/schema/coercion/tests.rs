@@ -39,7 +39,7 @@ fn a_string_becomes_the_value_that_the_schema_wants() {
 }
 
 #[test]
-fn what_is_ambiguous_or_still_wrong_is_left_alone() {
+fn ambiguous_or_invalid_values_are_left_alone() {
     for arguments in [
         r#"{"n":"three"}"#,
         r#"{"n":"3.5"}"#,

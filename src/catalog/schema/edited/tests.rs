@@ -80,7 +80,7 @@ fn renamed_arguments_are_required_under_their_new_names() {
 }
 
 #[test]
-fn alternatives_that_hidden_arguments_told_apart_are_no_longer_exclusive() {
+fn alternatives_that_differ_in_hidden_arguments_only_are_no_longer_exclusive() {
     let schema = json!({
         "type": "object",
         "oneOf": [{ "required": ["a", "k"] }, { "required": ["b", "k"] }],

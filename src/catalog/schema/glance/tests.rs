@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_a_glance_admits_the_whole_check_admits(
+    fn values_that_a_glance_admits_pass_the_whole_check(
         schema in objects(schemas().boxed()),
         raw in texts(),
     ) {

@@ -208,7 +208,7 @@ fn a_schema_may_refer_to_itself_through_a_property() {
 }
 
 #[test]
-fn what_is_no_object_schema_is_refused() {
+fn schemas_of_non_objects_are_refused() {
     for schema in [json!({}), json!({"type": "string"}), json!({"type": ["object", "null"]})] {
         assert_eq!(compile(&schema).err(), Some(SchemaError::RootType), "{schema}");
     }

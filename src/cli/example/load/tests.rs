@@ -53,7 +53,7 @@ fn a_legacy_call_needs_a_session() {
 }
 
 #[test]
-fn what_it_does_not_have_is_an_error() {
+fn unknown_tools_and_methods_are_errors() {
     for (message, code) in [
         (modern("tools/call", json!({ "name": "search_3" })), -32602),
         (modern("tools/call", json!({})), -32602),

@@ -64,7 +64,7 @@ fn the_vocabulary_and_the_types_of_a_condition_are_checked() {
 }
 
 #[test]
-fn what_a_condition_reads_is_known() {
+fn the_inputs_of_a_condition_are_known() {
     let reads = |text: &str| Condition::compile(text).unwrap().reads().clone();
     let some = reads("arguments.a == 1 && has(arguments.b) && arguments['c'] in principal.groups");
     assert!(["a", "b", "c"].iter().all(|name| some.of("arguments").has(name)));
@@ -183,7 +183,7 @@ fn the_cost_of_an_evaluation_is_bounded_by_the_sizes_of_its_values() {
 }
 
 #[test]
-fn the_estimate_is_not_below_what_an_evaluation_takes() {
+fn the_estimate_is_not_below_the_cost_of_an_evaluation() {
     let texts = |count: usize| -> ConditionValue<'static> {
         let all = (0..count).map(|n| Box::new(CelString::from(format!("text {n}"))) as _);
         Box::new(CelList::from(all.collect::<Vec<_>>()))

@@ -24,7 +24,7 @@ fn event(id: &str, data: &str) -> String {
 }
 
 #[test]
-fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
+fn queued_messages_are_read_in_order_and_resumed_after_an_id() {
     let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     outbox.push(b"b", Merge::Never);
@@ -42,7 +42,7 @@ fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
 }
 
 #[test]
-fn what_says_the_same_waits_once_and_is_told_again_after_it_was_sent() {
+fn equal_notices_wait_once_and_are_queued_again_after_delivery() {
     let outbox = Outbox::new(0, &bounds(1000));
     for _ in 0..3 {
         outbox.push(b"a", Merge::With("a"));
@@ -71,7 +71,7 @@ fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
 }
 
 #[test]
-fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
+fn old_sent_messages_are_forgotten_and_queued_ones_are_not() {
     let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     texts(&mut outbox.read(ReplayStart::Unsent));
@@ -131,7 +131,7 @@ fn event_of(id: &str, data: &str) -> Bytes {
 }
 
 #[test]
-fn what_all_streams_keep_is_bounded_too() {
+fn the_total_of_all_streams_is_bounded_too() {
     let bounds = OutboxBounds { each: 1000, all: 200, held: Arc::default() };
     let held = || bounds.held.load(Ordering::Relaxed);
     let streams: Vec<_> = (0..9).map(|stream| Outbox::new(stream, &bounds)).collect();
@@ -148,7 +148,7 @@ fn what_all_streams_keep_is_bounded_too() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_replaced_when_all_streams_keep_too_much() {
+async fn unread_answers_are_replaced_when_all_streams_keep_too_much() {
     let bounds = OutboxBounds { all: 1000, ..bounds(100) };
     let mut outboxes = Vec::new();
     for stream in 1..=8 {

@@ -39,7 +39,7 @@ fn judged(when: &str, context: &Context, method: &Method) -> [AccessDecision; 2]
 }
 
 #[test]
-fn conditions_read_what_the_client_says_of_itself() {
+fn conditions_read_the_client_info() {
     let modern = request(Some(&software()), "192.0.2.7");
     let mut legacy = modern.clone();
     let version = ProtocolVersion::LATEST_LEGACY;

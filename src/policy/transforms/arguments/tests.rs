@@ -91,7 +91,7 @@ fn a_required_argument_without_its_header_is_refused_and_so_is_a_duplicate() {
 }
 
 #[test]
-fn clients_are_told_their_own_names_and_nothing_about_hidden_arguments() {
+fn errors_have_the_client_names_of_arguments_and_nothing_about_hidden_ones() {
     let tool = transformed(
         &open_schema(),
         "{ a = { rename = \"n/1\" }, b = { value = 1 }, need = { default = \"x\" } }",

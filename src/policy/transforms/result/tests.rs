@@ -34,7 +34,7 @@ fn shaped_value(settings: &str, output: Option<&Value>, raw: &Value) -> Value {
 }
 
 #[test]
-fn nothing_that_a_text_is_made_of_brings_back_what_is_stripped() {
+fn no_composed_text_brings_back_stripped_characters() {
     let hostile =
         r#"{"a":"\u001b[1mx\u202e","rows":[{"k":"\u001b]0;t\u0007y","j":1},{"k":"z","j":22}]}"#;
     let answer = json!({ "content": [{ "type": "text", "text": hostile }] });

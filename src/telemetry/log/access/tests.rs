@@ -178,7 +178,7 @@ fn hostile_text_makes_the_line_that_its_event_would() {
 }
 
 #[test]
-fn json_escapes_what_a_terminal_may_obey_or_a_viewer_break_at() {
+fn json_escapes_terminal_controls_and_line_separators() {
     let json = (LogFormat::Json, Colours::Off);
     for at in 0..10 {
         for odd in ['\u{7f}', '\u{80}', '\u{85}', '\u{9b}', '\u{9f}', '\u{2028}', '\u{2029}'] {

@@ -44,7 +44,7 @@ fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
 }
 
 #[test]
-fn addresses_and_clients_together_fill_no_more_than_the_table_and_lock_nobody_out() {
+fn addresses_and_clients_fill_no_more_than_the_table_and_lock_no_client_out() {
     let book = book();
     let others = link(&book, "bystander", [198, 51, 100, 7]);
     for number in 0..15_300_u32 {

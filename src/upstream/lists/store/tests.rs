@@ -89,7 +89,7 @@ impl Folder {
 }
 
 #[tokio::test]
-async fn what_was_kept_comes_back_whole_and_once() {
+async fn kept_lists_come_back_whole_and_once() {
     let (folder, config, kept) = (Folder::new(), server(CHILD), known("one"));
     folder.open(&config).await.keep(&config, kept.clone()).await;
     let store = folder.open(&config).await;

@@ -125,7 +125,7 @@ async fn a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_asks_for_what_is_told_and_wanted_and_the_next_is_there_before_it_goes() {
+async fn a_stream_asks_for_declared_and_wanted_changes_and_is_replaced_before_it_closes() {
     let world = World::start(TOOLS, Scripted::default());
     a_while().await;
     let first = world.add("a:1");
@@ -150,7 +150,7 @@ async fn a_stream_asks_for_what_is_told_and_wanted_and_the_next_is_there_before_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_is_opened_again_and_what_may_have_been_missed_is_told() {
+async fn a_stream_that_ends_is_reopened_and_possibly_missed_changes_are_reported() {
     let world = World::start(TOOLS, Scripted::default());
     let held = world.add("a:1");
     held.verdict().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_stream_that_ends_is_opened_again_and_what_may_have_been_missed_is_tol
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_leaves_out_is_refused_and_not_asked_for_again() {
+async fn topics_that_the_server_omits_are_refused_and_not_requested_again() {
     let server = Scripted::default();
     server.0.lock().unknown.push("a:no");
     let world = World::start(TOOLS, server);
@@ -219,7 +219,7 @@ async fn a_fault_is_tried_again_ever_more_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_knows_has_a_stream_of_its_own() {
+async fn unknown_topics_have_a_stream_of_their_own() {
     let world = World::start(TOOLS, Scripted::default());
     a_while().await;
     let topic = Topic::unknown(r#"{"com.example/x":[1]}"#);

@@ -109,7 +109,7 @@ async fn a_refusal_reaches_the_subscriber() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_session_is_asked_for_all_of_them_and_what_was_missed_is_told() {
+async fn a_new_session_renews_all_subscriptions_and_reports_missed_changes() {
     let world = World::start(UPDATES);
     let held = world.add("a:1");
     held.verdict().await.unwrap();
@@ -122,7 +122,7 @@ async fn a_new_session_is_asked_for_all_of_them_and_what_was_missed_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_broke_off_is_tried_again() {
+async fn an_interrupted_subscription_is_tried_again() {
     let world = World::start(UPDATES);
     *world.server.broken.lock() = 2;
     world.add("a:1").verdict().await.unwrap();

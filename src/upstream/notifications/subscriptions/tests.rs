@@ -50,7 +50,7 @@ fn updates_of_a_part_go_to_subscribers_of_the_whole_unless_the_part_has_its_own(
 }
 
 #[test]
-fn what_was_missed_is_told_once_it_stands_again_and_only_then() {
+fn missed_changes_are_reported_once_the_subscription_is_restored_and_only_then() {
     let (all, one) = (subscriptions(), mailbox());
     let topic = Topic::resource("a");
     let _held = all.add(topic.clone(), &one, Share::of_nobody());

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_keeps_the_method_or_reads_what_a_plain_server_names() {
+    fn a_redirect_keeps_the_method_or_reads_from_a_plain_server() {
         let url = "http://127.0.0.1/".parse().unwrap();
         let (headers, ca, transport) = (Vec::new(), None, crate::config::HttpTransport::Streamable);
         let config = HttpConfig { url, headers, ca, transport, oauth: None, aws: None };

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_begins_by_saying_that_it_is_complete_is_known_to_be() {
+    fn only_results_that_begin_with_result_type_complete_are_known_to_be_complete() {
         for (result, complete) in [
             (r#"{"resultType":"complete","a":1}"#, true),
             (r#" { "resultType" : "complete"#, false),

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_session_is_told_from_other_refusals() {
+    fn a_lost_session_differs_from_other_refusals() {
         for (status, body, is_lost) in [
             (404, "", true),
             (

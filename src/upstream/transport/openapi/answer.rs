@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_lacks_what_the_schema_promises_is_an_error_that_says_so() {
+    fn an_answer_that_lacks_promised_fields_is_an_error_with_the_reason() {
         for (media_type, body) in [("application/json", &b""[..]), ("text/html", b"<p>")] {
             let said = result(200, media_type, body, ResultWrapping::Always);
             let text = said["content"][0]["text"].as_str().unwrap();

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_from_values_and_no_document_ends_the_header_of_a_part() {
+    fn files_are_separated_from_values_and_no_document_ends_the_header_of_a_part() {
         let file = |kind: &str| PartContent::File(kind.into());
         let value = |kind: Option<&str>| PartContent::Value(kind.map(Into::into));
         let binary = json!({ "type": "string", "format": "binary" });

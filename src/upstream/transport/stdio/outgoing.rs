@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_there_is_room_for_is_written_before_anybody_else_runs() {
+    async fn lines_with_room_in_the_pipe_are_written_before_other_tasks_run() {
         let (input, mut child) = duplex(64);
         let outgoing = Outgoing::start(input);
         assert_eq!(outgoing.try_send(b"now"), Ok(true));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_whose_input_is_gone_hears_nothing() {
+    async fn a_child_with_closed_input_receives_nothing() {
         let (input, child) = duplex(16);
         let outgoing = Outgoing::start(input);
         drop(child);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_input_is_closed_when_nobody_sends_any_more() {
+    async fn the_input_is_closed_after_the_last_sender() {
         let (input, mut child) = duplex(4);
         let outgoing = Outgoing::start(input);
         assert_eq!(outgoing.try_send(b"longer than there is room for"), Ok(true));

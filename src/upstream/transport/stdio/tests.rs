@@ -236,7 +236,7 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
 }
 
 #[tokio::test]
-async fn what_a_child_prints_is_warned_of_once_and_counted() {
+async fn lines_that_a_child_prints_cause_one_warning_and_are_counted() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let writer = Arc::new(log.reopen().unwrap());
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();

@@ -120,7 +120,7 @@ fn comments_between_the_lines_add_nothing_to_an_event() {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn encoded_events_are_decoded() {
     let written = [
         priming("7", Some(Duration::from_millis(100))),
         comment(),

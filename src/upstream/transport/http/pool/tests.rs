@@ -181,7 +181,7 @@ async fn a_connection_that_was_closed_meanwhile_costs_another() {
 }
 
 #[tokio::test]
-async fn what_may_have_reached_the_server_is_not_sent_twice() {
+async fn requests_that_may_have_reached_the_server_are_not_sent_twice() {
     let server = Server::start().await;
     let play = async {
         let mut socket = server.accept().await;
@@ -306,7 +306,7 @@ async fn a_head_has_a_limit_in_bytes_and_in_headers() {
 }
 
 #[tokio::test]
-async fn what_comes_unasked_costs_the_connection() {
+async fn unsolicited_data_closes_the_connection() {
     let server = Server::start().await;
     for behind in ["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", "x"] {
         let play = async {
@@ -413,7 +413,7 @@ async fn a_request_that_is_given_up_takes_its_connection_with_it() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_from_broken() {
+async fn a_refused_connection_differs_from_a_broken_one() {
     let mut server = Server::start().await;
     server.socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = server.ask("{}").await;

@@ -207,7 +207,7 @@ fn a_value_never_leaves_its_place() {
 }
 
 #[test]
-fn what_is_nested_is_written_in_brackets_or_as_json() {
+fn nested_values_are_written_in_brackets_or_as_json() {
     let nested = raw(r#"{"a":{"b":[1,2]},"c":"x&y"}"#);
     let deep = parameter(ParameterPlace::Query, ParameterStyle::DeepObject, true);
     let expected = "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2&color%5Bc%5D=x%26y";

@@ -61,7 +61,7 @@ fn the_schemas_of_3_1_stay_as_they_are() {
 }
 
 #[test]
-fn cycles_survive_and_only_what_is_reached_is_carried() {
+fn cycles_survive_and_only_reachable_schemas_are_carried() {
     let tree = json!({
         "schema": { "$ref": "#/components/schemas/Node" },
         "components": { "schemas": {
@@ -133,7 +133,7 @@ fn a_hidden_property_is_not_required_by_another_part_of_its_schema() {
 }
 
 #[test]
-fn what_the_catalog_would_refuse_is_left_out_of_the_schema() {
+fn parts_that_the_catalog_would_refuse_are_left_out_of_the_schema() {
     let tree = json!({ "schema": {
         "pattern": "(?<bad", "patternProperties": { "[": {}, "^x-": { "pattern": "^(?!a)" } },
     } });
