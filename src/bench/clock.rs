@@ -124,7 +124,7 @@ impl RunClock {
 
 /// Returns the due time of a ticket in an open loop, from the start of the run.
 fn at(ticket: u64, per_second: f64) -> Duration {
-    #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^52 calls")]
+    #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
     let seconds = ticket as f64 / per_second;
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
 }

@@ -145,7 +145,7 @@ fn ratio(count: u64, seconds: f64) -> f64 {
 
 /// Converts a count for divisions.
 pub(super) fn as_float(count: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "nobody counts to 2^52 here")]
+    #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^52 here")]
     let count = count as f64;
     count
 }

@@ -185,17 +185,17 @@ const HEAD: &str = "\
 
 All errors that the gateway itself sends. Errors that a server sends pass through unchanged.
 
-- **label** is what metrics (`trunkline_errors_total{reason=…}`) and the log call it.
+- **label** is the name of the error in metrics (`trunkline_errors_total{reason=…}`) and in the log.
 - **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so does
   every error that answers a request in a Legacy session, except `insufficient_scope`: Legacy clients take another
-  status for the end of their connection. What is refused before its session is known (`initialize`, an unknown session or key, a
+  status for the end of their connection. A request that is refused before its session is known (`initialize`, an unknown session or key, a
   body that cannot be read, a GET) has the status of the table.
 - **again**: whether the same request can succeed later. Where the gateway knows when, it sends
   `Retry-After`, and `data.retryAfterMs` for a limit.
 - **seen as**: a *tool result* carries `isError: true` and the text, so that the model reads it and can
   mend its call or take another way; an *error* is a JSON-RPC error, for the program.
-- **text** is an example where a label stands for several faults: each says what was found and what was
-  expected. It names nothing that the client may not know to exist; the log has the whole chain of causes.
+- **text** is an example where a label covers several faults. A text names the found and the expected value,
+  and nothing that the client may not know to exist; the log has the whole chain of causes.
 
 | label | code | HTTP | blame | again | seen as | text |
 |---|---|---|---|---|---|---|

@@ -256,7 +256,7 @@ const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
 mod tests {
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "it reads as what a server says")]
+    #[expect(clippy::needless_pass_by_value, reason = "it reads like an answer of a server")]
     fn offers(capabilities: Value) -> ServerOffers {
         ServerOffers::new(&capabilities, None)
     }

@@ -204,7 +204,7 @@ impl UnusedTools<'_> {
             Some(_) => {}
         }
         if self.usage.unreadable > 0 {
-            let _ = writeln!(text, "{} line(s) of it are no records.", self.usage.unreadable);
+            let _ = writeln!(text, "{} line(s) of it are not records.", self.usage.unreadable);
         }
         let unused: Vec<_> = self
             .report

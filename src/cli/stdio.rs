@@ -125,7 +125,7 @@ fn endpoint_uri(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
         }
         return Err(format!("--profile: no profile {profile:?}, but {}", known.join(", ")));
     }
-    format!("/mcp/{profile}").parse().map_err(|_| "--profile: no name of a profile".to_owned())
+    format!("/mcp/{profile}").parse().map_err(|_| "--profile: not a valid profile name".to_owned())
 }
 
 /// Connects to a gateway in another process.
@@ -187,7 +187,7 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
 pub(super) fn parse_header(text: &str) -> Result<(HeaderName, Secret), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     let name = name.trim();
-    let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header name"))?;
+    let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is not a header name"))?;
     if known.as_str().starts_with("mcp-") || OWN.contains(&known.as_str()) {
         return Err(format!("{name} is written by the transport itself"));
     }

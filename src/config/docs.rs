@@ -80,8 +80,8 @@ How values are written:
   the burst size; it refills evenly over the period.
 - **Relative paths** start at the folder of the configuration file, also for a `command` that contains a `/`.
 - **Substitution**: in settings marked \"with substitution\", `${env:NAME}` is replaced by an environment
-  variable, `${file:PATH}` by the text of a file, and `${command:PROGRAM ARG…}` by [what a program
-  writes](credentials.md#secrets-of-programs), both without their trailing line ends. Substitution is applied once, to the parsed value and never to the file's text. A literal `${` is written `$${`. An unset variable
+  variable, `${file:PATH}` by the text of a file, and `${command:PROGRAM ARG…}` by [the output of a
+  program](credentials.md#secrets-of-programs), both without their trailing line ends. Substitution is applied once, to the parsed value and never to the file's text. A literal `${` is written `$${`. An unset variable
   or unreadable file is a fault. Files are regular files of at most 64 KiB, those of certificates and keys 4 MiB.
 - **Secrets**: the values of `headers` and `env` never appear in messages or logs.
 - Unknown keys are faults. The file may have at most 4 MiB.

@@ -245,7 +245,7 @@ pub enum ConfigProblem {
     #[error("not a template: unmatched brace, or no path within braces")]
     ArgumentTemplate,
     /// A path begins with the name of no call.
-    #[error("a path begins with `{name}`, which is no call of this tool")]
+    #[error("a path begins with `{name}`, which is not a call of this tool")]
     NoSuchCall {
         /// The first step of the path.
         name: String,

@@ -184,7 +184,7 @@ mod tests {
         assert!(gate.acquire_slot(&server, anyone).await.is_err(), "the queue is full");
         drop(first);
         let second = second.await.unwrap().unwrap();
-        assert!(gate.acquire_slot(&server, anyone).await.is_err(), "nobody leaves in time");
+        assert!(gate.acquire_slot(&server, anyone).await.is_err(), "no caller leaves in time");
         assert_eq!(gate.in_flight(), 1);
         drop(second);
         assert_eq!((gate.in_flight(), gate.queued()), (0, 0));

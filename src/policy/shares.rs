@@ -196,7 +196,7 @@ mod tests {
         drop(first);
         assert_eq!(amount.take(&client("b"), 2, BOUNDS).unwrap_err(), BoundReached::Each);
         drop(second);
-        assert!(amount.0.lock().each.is_empty(), "nobody is remembered");
+        assert!(amount.0.lock().each.is_empty(), "no holder is remembered");
         assert_eq!(amount.total(), 0);
     }
 

@@ -93,7 +93,7 @@ impl DepartedTools {
 }
 
 /// Remembers the tools in the views of a snapshot. Equal views share the memory.
-#[allow(clippy::mutable_key_type, reason = "what rules have logged is no part of a key")]
+#[allow(clippy::mutable_key_type, reason = "the log state of rules is not part of a key")]
 fn remember_views(all: &mut HashMap<ViewKey, ViewMemory>, snapshot: &Snapshot, now: Instant) {
     let mut made: HashMap<*const View, Arc<[ShownTool]>> = HashMap::new();
     for (key, view) in snapshot.built_views() {
@@ -148,7 +148,7 @@ fn bound_names(departed: &mut HashMap<PublicName, DepartedTool>) {
 
 /// Forgets views, if there are too many: first those that clients made up by queries and
 /// capabilities, the oldest of these first.
-#[allow(clippy::mutable_key_type, reason = "what rules have logged is no part of a key")]
+#[allow(clippy::mutable_key_type, reason = "the log state of rules is not part of a key")]
 fn bound_views(all: &mut HashMap<ViewKey, ViewMemory>) {
     if all.len() <= MOST_VIEWS {
         return;

@@ -69,7 +69,7 @@ fn uncalled_tools_are_reported_with_the_lines_that_hide_them() {
         said.as_bytes(),
         &[
             "The last 30 day(s): 1 call(s) of tools, and tools were listed 1 time(s).",
-            "1 line(s) of it are no records.",
+            "1 line(s) of it are not records.",
             &format!("{unused} of {} tools were not called.", 2 * natives.len()),
             &format!("other: none of its {} tool(s) was called", natives.len()),
             "[servers.other.tools]\ndeny = [\"*\"]\n",

@@ -30,7 +30,7 @@ pub(super) fn open_quotas(config: &Config, path: &Path) -> (Arc<QuotaLedger>, Op
         }
     };
     let ledger = file.read().unwrap_or_else(|error| {
-        tracing::warn!("all quotas of today begin anew: {}", error_chain(&error));
+        tracing::warn!("all quotas of today start from zero: {}", error_chain(&error));
         Arc::default()
     });
     (ledger, Some(file))

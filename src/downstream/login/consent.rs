@@ -104,7 +104,7 @@ impl ConsentVisit<'_> {
         let form_key = self.gateway.seal_consent(ConsentStep::Asked, by)?;
         let (html, leads_to) =
             (self.write_page(query, (url, consent), &form_key), leads_to(url, consent));
-        let page = Page::new("Sign in by way of this gateway", html);
+        let page = Page::new("Sign in through this gateway", html);
         Ok(Page { leads_to, cookie, ..page }.into_response())
     }
 

@@ -396,6 +396,6 @@ mod tests {
         assert_eq!(polling.untold.len(), 2, "9 MiB do not fit");
         polling.untold.clear();
         polling.ask(&task, &raw);
-        assert_eq!(polling.untold.len(), 1, "the third is asked once the others are told");
+        assert_eq!(polling.untold.len(), 1, "the third is asked after the others");
     }
 }

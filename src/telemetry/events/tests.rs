@@ -73,8 +73,8 @@ fn meaning(kind: EventType) -> &'static str {
              `trunkline pin diff` name them."
         }
         EventType::CallBegun => {
-            "A call was received. `call` is the same in both events of a call; `tool` or `prompt` is what the \
-             client called, by the name that it used."
+            "A call was received. `call` is the same in both events of a call; `tool` or `prompt` is the name that \
+             the client called."
         }
         EventType::CallEnded => {
             "The call ended: `outcome` is one of `ok`, `tool_error`, `refused`, `failed`, `cancelled` and \
@@ -83,7 +83,7 @@ fn meaning(kind: EventType) -> &'static str {
         }
         EventType::ClientOpened => {
             "A Legacy client opened a session. `client` is its name in the configuration; `name` and `version` \
-             are what it says of itself. Modern clients have no sessions, and so no such events."
+             are from its `clientInfo`. Modern clients have no sessions, and so no such events."
         }
         EventType::ClientClosed => "The session of a Legacy client ended.",
         EventType::ConfigApplied => {
@@ -177,8 +177,8 @@ const PAGE_HEAD: &str =
     "<!-- Generated from the code: UPDATE_DOCS=1 cargo test --lib events -->
 # Events
 
-The gateway tells a program of yours what happens: which servers are there, which lists changed, who is connected
-and, if you want, each call. It sends [CloudEvents](https://cloudevents.io) 1.0 as JSON to one receiver, which the
+The gateway reports events to a program of yours: the state of servers, changed lists, connected clients and, if you
+want, each call. It sends [CloudEvents](https://cloudevents.io) 1.0 as JSON to one receiver, which the
 section `[events]` of the configuration names ([its settings](configuration.md#events)).
 
 A webhook gets one request for each event:
@@ -229,9 +229,9 @@ the body of the response. Redirects are not followed.
 ## Programs
 
 `command` is started with the first event, with the environment that child processes of servers have, and again when
-it has ended. What it writes to standard error is in the log, as `server=events`. When the gateway stops, its standard
-input ends; then follow SIGTERM and SIGKILL. An event counts as delivered when it is in the pipe: what the program has
-not read when it ends is lost.
+it has ended. Its standard error is in the log, as `server=events`. When the gateway stops, its standard
+input ends; then follow SIGTERM and SIGKILL. An event counts as delivered when it is in the pipe: events
+that the program has not read when it ends are lost.
 
 ## Files
 
@@ -247,10 +247,10 @@ event twice, with the same `id`. No call waits for it.
   first and a minute at most, until it is older than `retry_for` (1 day). A webhook that answers with a status from
   400 to 499 (but 408, 425 and 429) rejects the event, which is then sent five times at most.
 - **The queue** has `queue_size` bytes (1 MiB). When it is full, the oldest events of calls are dropped first, and then
-  the oldest of all; the log says so once, and `trunkline_events_total{outcome=\"dropped\"}` counts them.
+  the oldest of all; this is logged once, and `trunkline_events_total{outcome=\"dropped\"}` counts them.
 - **Restarts.** With `queue_dir`, the events that wait are also kept in that folder, with mode 0600, and the next start
   sends them first. They survive the end of the process, not a failure of the system. Without it they are lost.
-- **The end.** When the gateway stops, it delivers what waits for as long as the drain time lasts, and for one second
+- **The end.** When the gateway stops, it delivers queued events for as long as the drain time lasts, and for one second
   at least.
 - **Reloads** change everything but `queue_dir`; events that wait go to the new receiver.
 

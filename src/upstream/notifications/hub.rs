@@ -140,7 +140,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &hub.at(&name)));
         let weak = Arc::downgrade(&first);
         drop(first);
-        assert!(weak.upgrade().is_none(), "nobody needs it");
+        assert!(weak.upgrade().is_none(), "no subscriber is left");
         hub.at(&ServerName::new("t").unwrap());
         assert_eq!(hub.servers.lock().len(), 1);
     }

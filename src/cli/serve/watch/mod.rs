@@ -209,11 +209,11 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the look is seen");
-        assert!(events.try_recv().is_err(), "and told to nobody");
+        assert!(events.try_recv().is_err(), "and not reported");
         std::fs::write(&files[0], "b").unwrap();
         tokio::time::timeout(Duration::from_secs(20), events.recv())
             .await
-            .expect("a change is told");
+            .expect("a change is reported");
     }
 
     #[tokio::test(start_paused = true)]
