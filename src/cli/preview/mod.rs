@@ -235,6 +235,6 @@ mod tests {
         let shown = diff(Notation::Yaml, "s", "s:\n  a:\n    cmd: npx\n", "s: {}\n");
         assert!(shown.contains("-    cmd: npx\n"), "{shown}");
         let shown = diff(Notation::Json, "s", "{\"x\": 1}", "{\"x\": 2}");
-        assert!(shown.contains("only a value changes"), "{shown}");
+        assert!(shown.contains("only a hidden value changes"), "{shown}");
     }
 }

@@ -188,12 +188,12 @@ impl Reloader {
             }
         }
         if *outcome == ReloadOutcome::Rejected {
-            tracing::error!(faults = faults.len(), "the configuration stays as it was");
+            tracing::error!(faults = faults.len(), "the running configuration is kept");
         } else if is_refused {
             let pid = std::process::id();
             tracing::error!(
                 losses = losses.len(),
-                "the configuration stays as it was: to accept the new one, {ACCEPT_HINT} (kill -HUP {pid})"
+                "the running configuration is kept: to accept the new one, {ACCEPT_HINT} (kill -HUP {pid})"
             );
         }
         if is_refused || *outcome == ReloadOutcome::Rejected {
@@ -316,7 +316,7 @@ impl Reloader {
             replaced = plan.replaced.len(),
             added = plan.added.len(),
             removed = plan.removed.len(),
-            "the new configuration runs"
+            "the configuration is reloaded"
         );
         self.events.sender().send(&LifecycleEvent::ConfigApplied {
             kept: plan.kept.len(),
