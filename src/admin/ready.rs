@@ -30,7 +30,7 @@ impl Readiness {
     pub fn of(status: &Status) -> Self {
         let stopping = match (status.state, &status.configuration) {
             (GatewayState::Draining, _) => Some("the gateway is draining"),
-            (GatewayState::Starting, _) | (_, None) => Some("no configuration is running yet"),
+            (GatewayState::Starting, _) | (_, None) => Some("no configuration runs yet"),
             (GatewayState::Ready, Some(_)) => None,
         };
         if let Some(reason) = stopping {

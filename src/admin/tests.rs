@@ -273,9 +273,9 @@ fn a_gateway_that_starts_or_drains_is_not_ready() {
     for (status, reason) in [
         (
             Status { state: GatewayState::Starting, ..running.clone() },
-            "no configuration is running yet",
+            "no configuration runs yet",
         ),
-        (Status { configuration: None, ..running.clone() }, "no configuration is running yet"),
+        (Status { configuration: None, ..running.clone() }, "no configuration runs yet"),
         (Status { state: GatewayState::Draining, ..running }, "the gateway is draining"),
     ] {
         let (head, body) = ask("GET", "/readyz", status);

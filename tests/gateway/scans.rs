@@ -69,5 +69,5 @@ async fn a_tool_that_looks_like_another_servers_is_reported() {
         gateway.wait_for(|status| status["servers"][0]["definitions"]["reported"] == 1).await;
     let found = &reported["servers"][0]["definitions"]["found"][0];
     assert_eq!(found["name"], "p1ain");
-    assert_eq!(found["reasons"], json!(["a name that resembles another server's"]));
+    assert_eq!(found["reasons"], json!(["a name like that of another server's"]));
 }

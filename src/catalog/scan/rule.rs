@@ -103,7 +103,7 @@ impl ScanRule {
             Self::InvisibleCharacters => "invisible characters",
             Self::TerminalEscapes => "terminal escape sequences",
             Self::MixedAlphabets => "letters of several alphabets in the name",
-            Self::ConfusableName => "a name that resembles another server's",
+            Self::ConfusableName => "a name like that of another server's",
             Self::Override => "tells the model to ignore instructions",
             Self::Concealment => "tells the model to keep something from the user",
             Self::Secrets => "asks for credentials",
