@@ -108,7 +108,7 @@ pub enum Failure {
         id: String,
     },
     /// This principal may use the requested element, but not with these arguments.
-    #[error("this call is not allowed with these arguments; it may be with others")]
+    #[error("this call is not allowed with these arguments; other arguments may be allowed")]
     CallDenied,
     /// The user has to agree to the call, and has not.
     #[error("the call was not made, because it needs the consent of its user: {0}")]

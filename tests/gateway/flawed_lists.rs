@@ -228,7 +228,7 @@ async fn a_server_that_declares_no_lists_is_asked_for_each_once() {
                 }
                 let warnings = gateway.server("s").await["warnings"].to_string();
                 assert!(warnings.contains("declares none of the capabilities"), "{warnings}");
-                assert!(warnings.contains("and has tools, prompts"), "{warnings}");
+                assert!(warnings.contains("and it has tools, prompts"), "{warnings}");
                 assert!(asked("tools/list") > before.0, "{way}");
                 gateway.stop().await;
             }
