@@ -271,10 +271,7 @@ fn readiness_waits_for_verdicts_and_forgives_servers_that_are_down() {
 fn a_gateway_that_starts_or_drains_is_not_ready() {
     let running = status(vec![server("a", ServerState::Ready)]);
     for (status, reason) in [
-        (
-            Status { state: GatewayState::Starting, ..running.clone() },
-            "no configuration runs yet",
-        ),
+        (Status { state: GatewayState::Starting, ..running.clone() }, "no configuration runs yet"),
         (Status { configuration: None, ..running.clone() }, "no configuration runs yet"),
         (Status { state: GatewayState::Draining, ..running }, "the gateway is draining"),
     ] {
