@@ -11,7 +11,7 @@ use std::{fmt, io};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::large_message::{make_room, take_first};
+use super::large_message::{make_room, share_thread, take_first};
 
 /// Reasons that no line could be read.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     make_room(&mut self.buffer, READ);
                     let read = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
                     self.ended = read == 0;
+                    share_thread(read).await;
                 }
             }
         }
