@@ -443,9 +443,8 @@ const PRIMED_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt as _;
-
     use super::*;
+    use crate::codec::body::collect;
     use crate::codec::large_message::leaves_its_thread;
 
     #[test]
@@ -536,7 +535,7 @@ mod tests {
         let passing = Passing::new(server, Era::Legacy, futures_util::stream::iter(pieces));
         let response = passed(passing, &writer(Era::Legacy, AcceptedForm::Events));
         assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
-        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = collect(response.into_body(), LARGE_MESSAGE).await.unwrap();
         assert_eq!(
             body,
             sse::message(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\r\n1,\"b\":\n2}}")

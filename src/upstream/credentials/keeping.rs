@@ -293,6 +293,7 @@ mod tests {
     use crate::upstream::credentials::book::GrantPlace;
     use crate::upstream::credentials::grant::TokenSource;
     use crate::upstream::credentials::registration::OauthClient;
+    use crate::upstream::credentials::scopes::ScopeSet;
     use crate::upstream::outbound::{OutboundClient, Remedy};
 
     fn key() -> GrantKey {
@@ -313,7 +314,7 @@ mod tests {
             client: OauthClient::unregistered(),
             key: None,
             resource: None,
-            scopes: Default::default(),
+            scopes: ScopeSet::default(),
             dpop: None,
         };
         OauthGrant {
@@ -322,7 +323,7 @@ mod tests {
             subject: None,
             refresh: None,
             renew_at: None,
-            given: Default::default(),
+            given: ScopeSet::default(),
             source,
         }
     }
