@@ -177,15 +177,14 @@ fn parameters_have_names() {
 #[test]
 fn the_counters_find_words_questions_and_tuples() {
     let mut counts = WordCounts::default();
-    counts.add(
-        "\
-/// Whether it was told what to do.
-/// How it goes on is no question.
-fn one() {} // Nobody knows, what's more.
-let text = \"what\";
-//! Returns a value.
-",
-    );
+    let lines = [
+        "/// Whether it was told what to do.",
+        "/// How it goes on is no question.",
+        "fn one() {} // Nobody knows, what's more.",
+        "let text = \"what\";",
+        "//! Returns a value.",
+    ];
+    counts.add(&lines.join("\n"));
     assert_eq!((counts.doc_comments, counts.questions, counts.words), (2, 1, 17));
     assert_eq!(counts.vague, [1, 1, 0, 0, 0]);
     let code =
