@@ -4,27 +4,27 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::call::{Call, ConfirmRefusal, Failure, Input, InternalFault, Params, Question, Reply};
+use crate::call::{Call, ConfirmRefusal, Failure, Input, InternalFault, Params, Reply};
 use crate::era::lower;
 use crate::jsonrpc::{Response, object};
-use crate::policy::CallTarget;
 use crate::snapshot::Snapshot;
 use crate::telemetry::audit::ConfirmationNote;
 
 use super::active_call::ActiveCall;
+use super::plan::{RoutedCall, UserQuestion};
 
 /// Returns the question that the user has to answer before a call.
 ///
 /// # Errors
 /// The failure of a call that is refused regardless of the user's answer.
-pub(super) async fn question_before(
+pub(super) async fn plan_question(
     snapshot: &Snapshot,
-    (call, target): (&mut Call, &mut CallTarget),
-) -> Result<Option<Question>, Failure> {
-    if !snapshot.policy.asks_users() {
-        return Ok(None);
-    }
-    Box::pin(snapshot.policy.question_before(call, target)).await
+    routed: &mut RoutedCall,
+    access: UserAccess,
+) -> Result<Option<UserQuestion>, Failure> {
+    let RoutedCall { call, target } = routed;
+    let question = snapshot.policy.question_before(call, target).await?;
+    Ok(question.map(|question| UserQuestion { question, access }))
 }
 
 /// Asks the user, if the client supports it.
@@ -34,10 +34,9 @@ pub(super) async fn question_before(
 pub(super) fn ask(
     active: &mut ActiveCall,
     call: &Call,
-    question: &Question,
-    asking: UserAccess,
+    UserQuestion { question, access }: &UserQuestion,
 ) -> Result<Reply, Failure> {
-    match asking {
+    match access {
         UserAccess::None => {
             call.context.note_confirmation(ConfirmationNote::Impossible);
             Err(Failure::NotConfirmed(ConfirmRefusal::CannotAsk))

@@ -34,6 +34,7 @@ mod login_consents;
 mod meta_tools;
 mod own_tools;
 mod paged_lists;
+mod plan;
 mod record;
 mod release;
 mod released_uris;
@@ -81,9 +82,10 @@ use input::{InputStore, Requester};
 use kept_results::KeptAddress;
 use own_tools::{find_own_tool, reply_of_own_tool};
 use paged_lists::PagedLists;
+use plan::{RoutedCall, SendPlan};
 use record::Record;
 use release::Release;
-use retry::{RetryPlan, send_with_retries};
+use retry::RetryPlan;
 use slow_call::send_slow;
 
 /// State shared by all calls.
@@ -387,7 +389,7 @@ async fn send(
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
-    let user = UserAccess::of(&call);
+    let access = UserAccess::of(&call);
     if route.member.config.client_capabilities == CapabilitiesChoice::Hide {
         active.hide_capabilities(&mut call)?;
     }
@@ -401,15 +403,25 @@ async fn send(
     let mut target = route.into_target(&call.params);
     target.confirmation = confirmation.clone();
     active.set_confirmation(confirmation);
-    if let Some(question) = confirm::question_before(snapshot, (&mut call, &mut target)).await? {
-        return confirm::ask(active, &call, &question, user);
+    let mut routed = RoutedCall { call, target };
+    if snapshot.policy.asks_users() {
+        let planned = Box::pin(confirm::plan_question(snapshot, &mut routed, access)).await?;
+        if let Some(question) = planned {
+            return confirm::ask(active, &routed.call, &question);
+        }
     }
+    let RoutedCall { call, target } = routed;
     active.set_interceptors(snapshot.policy.call_interceptors(&call, &target));
     if let CallAttempt::First(way) = attempt
         && active.tells_when_slow()
     {
         active.mark_sent();
-        return Ok(send_slow(snapshot, member, (call, target), (way, retries)));
+        return Ok(send_slow(
+            snapshot,
+            member,
+            RoutedCall { call, target },
+            SendPlan { way, retries },
+        ));
     }
     let permitted = match &attempt {
         CallAttempt::Resumed { .. } => snapshot.policy.readmit_parked(call, target).await?,
@@ -421,8 +433,9 @@ async fn send(
     match attempt {
         CallAttempt::First(way) => match (way, retries) {
             (FirstSend::Direct, None) => member.server.call(permitted, &member.config).await,
-            (way, None) => Box::pin(way.send(snapshot, member, permitted)).await,
-            (way, Some(plan)) => Ok(send_with_retries(snapshot, member, permitted, (way, plan))),
+            (way, retries) => {
+                Box::pin(SendPlan { way, retries }.send(snapshot, member, permitted)).await
+            }
         },
         CallAttempt::Resumed { parked, input } => {
             Box::pin(active.resume(&permitted, parked, &input)).await

@@ -111,61 +111,65 @@ fn may_pass(failure: &Failure) -> bool {
     }
 }
 
-/// Sends a call, and repeats it while its failures allow it. There is no further attempt once the
-/// server has begun to reply, or the client has received an event of the call.
-pub(super) fn send_with_retries(
-    snapshot: &Arc<Snapshot>,
-    member: &SnapshotServer,
-    permitted: Permitted<Call>,
-    plan: (FirstSend, RetryPlan),
-) -> Reply {
-    let (snapshot, member) = (Arc::clone(snapshot), member.clone());
-    Reply::starting(async move { attempt_calls(&snapshot, &member, permitted, plan).await })
-}
+impl RetryPlan {
+    /// Sends a call, and repeats it while its failures allow it. There is no further attempt once
+    /// the server has begun to reply, or the client has received an event of the call.
+    pub(super) fn send(
+        self,
+        way: FirstSend,
+        snapshot: &Arc<Snapshot>,
+        member: &SnapshotServer,
+        permitted: Permitted<Call>,
+    ) -> Reply {
+        let (snapshot, member) = (Arc::clone(snapshot), member.clone());
+        Reply::starting(async move { self.attempt_calls(way, &snapshot, &member, permitted).await })
+    }
 
-async fn attempt_calls(
-    snapshot: &Arc<Snapshot>,
-    member: &SnapshotServer,
-    mut permitted: Permitted<Call>,
-    (way, mut plan): (FirstSend, RetryPlan),
-) -> Result<Reply, Failure> {
-    plan.budget.deposit();
-    // All attempts are one call in flight.
-    let slot = permitted.take_slot();
-    let until = clock::now() + member.config.timeout;
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    loop {
-        let again = (permitted.get().clone(), permitted.target().clone());
-        let (attempt, received) = match way.send(snapshot, member, permitted).await {
-            // The connection was lost, or the server refused the request.
-            Err(failure @ (Failure::ServerBroke { .. } | Failure::BadAnswer { .. })) => {
-                (FailedAttempt::Failure(failure), Received::Perhaps)
-            }
-            Err(failure) => (FailedAttempt::Failure(failure), Received::Nothing),
-            Ok(mut reply) => match reply.next().await {
-                Some(Event::Answer(Err(failure))) => {
+    async fn attempt_calls(
+        mut self,
+        way: FirstSend,
+        snapshot: &Arc<Snapshot>,
+        member: &SnapshotServer,
+        mut permitted: Permitted<Call>,
+    ) -> Result<Reply, Failure> {
+        self.budget.deposit();
+        // All attempts are one call in flight.
+        let slot = permitted.take_slot();
+        let until = clock::now() + member.config.timeout;
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        loop {
+            let again = (permitted.get().clone(), permitted.target().clone());
+            let (attempt, received) = match way.send(snapshot, member, permitted).await {
+                // The connection was lost, or the server refused the request.
+                Err(failure @ (Failure::ServerBroke { .. } | Failure::BadAnswer { .. })) => {
                     (FailedAttempt::Failure(failure), Received::Perhaps)
                 }
-                Some(first) if is_transient(&first) => {
-                    (FailedAttempt::Result(Box::new((first, reply))), Received::Perhaps)
-                }
-                Some(first) => return Ok(Reply::beginning_with(first, reply).with_slot(slot)),
-                None => return Ok(reply),
-            },
-        };
-        if clock::now() >= until || !plan.take(&attempt, received) {
-            return attempt.give_up(slot);
+                Err(failure) => (FailedAttempt::Failure(failure), Received::Nothing),
+                Ok(mut reply) => match reply.next().await {
+                    Some(Event::Answer(Err(failure))) => {
+                        (FailedAttempt::Failure(failure), Received::Perhaps)
+                    }
+                    Some(first) if is_transient(&first) => {
+                        (FailedAttempt::Result(Box::new((first, reply))), Received::Perhaps)
+                    }
+                    Some(first) => return Ok(Reply::beginning_with(first, reply).with_slot(slot)),
+                    None => return Ok(reply),
+                },
+            };
+            if clock::now() >= until || !self.take(&attempt, received) {
+                return attempt.give_up(slot);
+            }
+            let (server, tool) = (&member.config.name, &again.1.native);
+            tracing::info!(%server, ?tool, failure = %attempt, left = self.left, "a call is made again");
+            let wait = backoff.jittered_wait_after(Duration::ZERO, &mut fastrand::Rng::new());
+            tokio::time::sleep(wait).await;
+            let (call, target) = again;
+            // The breaker has opened meanwhile.
+            let Ok(again) = snapshot.policy.admit_retry(Box::new(call), target) else {
+                return attempt.give_up(slot);
+            };
+            permitted = again;
         }
-        let (server, tool) = (&member.config.name, &again.1.native);
-        tracing::info!(%server, ?tool, failure = %attempt, left = plan.left, "a call is made again");
-        let wait = backoff.jittered_wait_after(Duration::ZERO, &mut fastrand::Rng::new());
-        tokio::time::sleep(wait).await;
-        let (call, target) = again;
-        // The breaker has opened meanwhile.
-        let Ok(again) = snapshot.policy.admit_retry(Box::new(call), target) else {
-            return attempt.give_up(slot);
-        };
-        permitted = again;
     }
 }
 

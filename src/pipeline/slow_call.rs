@@ -6,16 +6,14 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::call::{Call, Context, Notice, Reply};
+use crate::call::{Context, Notice, Reply};
 use crate::clock;
 use crate::config::TransformSettings;
 use crate::jsonrpc::string;
 use crate::mcp::{LogLevel, notification};
-use crate::policy::CallTarget;
 use crate::snapshot::{Snapshot, SnapshotServer};
 
-use super::attempt::FirstSend;
-use super::retry::{RetryPlan, send_with_retries};
+use super::plan::{RoutedCall, SendPlan};
 
 /// The notification of a slow call, and when it is due.
 pub(super) struct SlowNotice {
@@ -43,16 +41,13 @@ impl SlowNotice {
 pub(super) fn send_slow(
     snapshot: &Arc<Snapshot>,
     member: &SnapshotServer,
-    (call, target): (Box<Call>, CallTarget),
-    (way, retries): (FirstSend, Option<RetryPlan>),
+    routed: RoutedCall,
+    plan: SendPlan,
 ) -> Reply {
     let (snapshot, member) = (Arc::clone(snapshot), member.clone());
     Reply::starting(async move {
-        let permitted = snapshot.policy.admit(call, target).await?;
-        match retries {
-            Some(plan) => Ok(send_with_retries(&snapshot, &member, permitted, (way, plan))),
-            None => way.send(&snapshot, &member, permitted).await,
-        }
+        let permitted = snapshot.policy.admit(routed.call, routed.target).await?;
+        plan.send(&snapshot, &member, permitted).await
     })
 }
 
