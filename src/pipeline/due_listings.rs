@@ -1,46 +1,33 @@
 //! Delays calls of unknown names until due lists have arrived: a server may have announced the name
 //! a moment ago.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::call::Call;
-use crate::snapshot::{Snapshot, View, ViewKey};
+use crate::snapshot::Snapshots;
 use crate::upstream::DueListing;
 
-use super::active_call::ActiveCall;
-use super::route;
+use super::client_view::ClientView;
 
-/// The snapshot and view that route a call after the wait for due lists.
-pub(super) struct LaterRoute {
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) view: Arc<View>,
-}
+/// Lists of a view's servers that are due.
+pub(super) struct DueLists(Vec<DueListing>);
 
-impl LaterRoute {
-    /// Waits for the lists of the view's servers that are due; `None` if none are, or the call has
-    /// no route afterwards.
-    pub(super) async fn wait_for(
-        (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
-        key: &ViewKey,
-        call: &Call,
-        active: &mut ActiveCall,
-    ) -> Option<Self> {
-        let servers = snapshot.servers_of(view);
+impl DueLists {
+    /// Returns the lists that a call of this client may wait for; `None` if there are none.
+    pub(super) fn pending(client: &ClientView) -> Option<Self> {
+        let servers = client.snapshot.servers_of(&client.view);
         let due: Vec<_> = servers.flat_map(|member| member.server.due_listings()).collect();
-        if due.is_empty() {
-            return None;
-        }
-        let ended = join_all(due.into_iter().map(DueListing::ended));
+        (!due.is_empty()).then_some(Self(due))
+    }
+
+    /// Waits until all of them have arrived, within a limit, and until the current snapshot has
+    /// them.
+    pub(super) async fn wait(self, snapshots: &Snapshots) {
+        let ended = join_all(self.0.into_iter().map(DueListing::ended));
         let _ = timeout(DUE_LISTING_PATIENCE, ended).await;
-        let snapshots = Arc::clone(&active.asker().inputs.snapshots);
         snapshots.catch_up().await;
-        let snapshot = snapshots.load_full();
-        let view = snapshot.view(key, &call.context);
-        route::exists(&snapshot, &view, call, active.asker()).then_some(Self { snapshot, view })
     }
 }
 

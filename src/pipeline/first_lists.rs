@@ -5,8 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::snapshot::{Snapshot, Snapshots, View};
+use crate::snapshot::Snapshots;
 use crate::upstream::{FirstList, ListPatience};
+
+use super::client_view::ClientView;
 
 /// Servers of a view that have neither listed nor failed since they began to start.
 pub(super) struct FirstLists {
@@ -17,11 +19,8 @@ pub(super) struct FirstLists {
 impl FirstLists {
     /// Returns the servers that a request with this patience still waits for; `None` if there are
     /// none and the snapshot has the newest lists.
-    pub(super) fn pending(
-        snapshot: &Snapshot,
-        view: &View,
-        patience: Option<&ListPatience>,
-    ) -> Option<Self> {
+    pub(super) fn pending(client: &ClientView, patience: Option<&ListPatience>) -> Option<Self> {
+        let ClientView { snapshot, view, .. } = client;
         let limit = snapshot.config.gateway.list_wait;
         if limit.is_zero() || !snapshot.lacks_lists() {
             return None;

@@ -16,6 +16,7 @@ use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 use crate::upstream::ListPatience;
 
 use super::Gateway;
+use super::client_view::ClientView;
 use super::first_lists::FirstLists;
 
 /// The answer to a list request.
@@ -48,24 +49,22 @@ impl Gateway {
         if cursor.is_none() {
             self.await_first_lists(kind, context, patience).await;
         }
-        let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
-        let key = self.view_key(context);
-        refresh_lists(&snapshot, &snapshot.view(&key, context), (context, kind), until).await;
+        let client = ClientView::find(self.snapshots.load_full(), self.view_key(context), context);
+        refresh_lists(&client, (context, kind), until).await;
         // The view differs if a server has just turned out to have lists by era.
-        let view = snapshot.view(&self.view_key(context), context);
-        for member in snapshot.servers_of(&view) {
+        let client = ClientView::find(client.snapshot, self.view_key(context), context);
+        for member in client.snapshot.servers_of(&client.view) {
             member.server.wake(kind);
         }
-        if kind == Kind::Tools && view.awaits_count() {
-            count_tokens(&snapshot, &view, context).await;
+        if kind == Kind::Tools && client.view.awaits_count() {
+            count_tokens(&client, context).await;
         }
-        let (view, from) = match cursor {
-            Some(cursor) => self.find_page((kind, cursor), (&snapshot, view), context)?,
-            None => (view, None),
-        };
+        let found = cursor.map(|cursor| self.find_page((kind, cursor), &client, context));
+        let ClientView { snapshot, view, key } = client;
+        let (view, from) = found.transpose()?.unwrap_or((view, None));
         let shown = snapshot.digests_for(&view, &context.client);
-        let (list, listing) = choose_list(kind, (&snapshot, &view), context);
+        let (list, listing) = choose_list(kind, &snapshot, &view, context);
         let digest = list.digest();
         if let Some(authorization) = snapshot.policy.authorization() {
             authorization.note_list(context);
@@ -78,7 +77,7 @@ impl Gateway {
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
         let next = next.map_err(|_| InternalFault::Seal)?;
         if next.is_some() {
-            let key = snapshot.key_with_rights(&self.view_key(context), context);
+            let key = snapshot.key_with_rights(&key, context);
             self.paged.keep(key, &snapshot, &view);
         }
         Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
@@ -92,17 +91,18 @@ impl Gateway {
     fn find_page(
         &self,
         (kind, cursor): (Kind, &str),
-        (snapshot, view): (&Snapshot, Arc<View>),
+        client: &ClientView,
         context: &Context,
     ) -> Result<(Arc<View>, Option<ListPosition>), CursorError> {
+        let ClientView { snapshot, view, key } = client;
         let open = |view: Arc<View>| {
-            let digest = choose_list(kind, (snapshot, &view), context).0.digest();
+            let digest = choose_list(kind, snapshot, &view, context).0.digest();
             let position = self.cursors.open(kind, cursor, digest)?;
             Ok((view, Some(position)))
         };
-        match open(view) {
+        match open(Arc::clone(view)) {
             Err(CursorError::Stale) => {
-                let key = snapshot.key_with_rights(&self.view_key(context), context);
+                let key = snapshot.key_with_rights(key, context);
                 let earlier = self.paged.find(&key, snapshot);
                 earlier.into_iter().find_map(|view| open(view).ok()).ok_or(CursorError::Stale)
             }
@@ -117,14 +117,13 @@ impl Gateway {
         context: &Context,
         patience: Option<&ListPatience>,
     ) {
-        let snapshot = self.snapshots.load_full();
-        let view = snapshot.view(&self.view_key(context), context);
-        if !view.scope().may_show(kind) {
+        let client = ClientView::find(self.snapshots.load_full(), self.view_key(context), context);
+        if !client.view.scope().may_show(kind) {
             return;
         }
-        let Some(pending) = FirstLists::pending(&snapshot, &view, patience) else { return };
+        let Some(pending) = FirstLists::pending(&client, patience) else { return };
         // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
-        drop((view, snapshot));
+        drop(client);
         pending.wait(&self.snapshots, patience).await;
     }
 }
@@ -132,7 +131,8 @@ impl Gateway {
 /// Returns the list of a view that a client gets.
 fn choose_list<'a>(
     kind: Kind,
-    (snapshot, view): (&Snapshot, &'a View),
+    snapshot: &Snapshot,
+    view: &'a View,
     context: &Context,
 ) -> (&'a CatalogList, &'a PreparedListing) {
     let other = (kind == Kind::Tools).then(|| snapshot.meta_list(view, &context.client));
@@ -145,7 +145,8 @@ fn choose_list<'a>(
 
 /// Counts the tokens of a view's tools, away from the threads that serve clients. If other work
 /// delays this for too long, an estimate from their size is used.
-async fn count_tokens(snapshot: &Arc<Snapshot>, view: &Arc<View>, context: &Context) {
+async fn count_tokens(client: &ClientView, context: &Context) {
+    let ClientView { snapshot, view, .. } = client;
     let holder = Holder::identify(&context.principal, context.address);
     let failure = Failure::OverLimit { limit: "counts".into(), retry_after: PATIENCE };
     let patience = Patience { longest: PATIENCE, failure };
@@ -157,11 +158,11 @@ async fn count_tokens(snapshot: &Arc<Snapshot>, view: &Arc<View>, context: &Cont
 /// Requests the lists that the view's servers have for clients like this one. Waits for those not
 /// requested before, until `until` at most. Lists that arrive later are announced as changes.
 pub(super) async fn refresh_lists(
-    snapshot: &Snapshot,
-    view: &View,
+    client: &ClientView,
     (context, kind): (&Context, Kind),
     until: Instant,
 ) {
+    let ClientView { snapshot, view, .. } = client;
     let asked = async {
         join_all(request_lists(snapshot, view, context, kind)).await;
         // Servers that have just turned out not to speak Legacy, or to list by capabilities, have

@@ -11,11 +11,12 @@ use crate::config::NamingChoice;
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::Snapshot;
 use crate::upstream::GrantOwner;
 
 use super::Gateway;
 use super::active_call::ActiveCall;
+use super::client_view::ClientView;
 use super::input::{Requester, check_accepted, read_input};
 
 impl Requester {
@@ -61,20 +62,22 @@ pub(super) fn may_await_login(call: &Call) -> bool {
     call.input.is_some() || call.params.state().is_some()
 }
 
-/// Waits for a login if the call is the retry of one that requires it. Returns the snapshot for the
-/// rest of the call.
+/// Waits for a login if the call is the retry of one that requires it. Returns the client's view
+/// for the rest of the call.
 ///
 /// # Errors
 /// [`Failure::InputRefused`] if the user has not opened the link.
 pub(super) async fn resume_login(
-    snapshot: Arc<Snapshot>,
+    client: ClientView,
     call: &Call,
     active: &mut ActiveCall,
-) -> Result<Arc<Snapshot>, Failure> {
-    match awaited_server(call, active.asker())? {
-        Some(awaited) => Ok(await_login(snapshot, awaited, (&call.context, active)).await),
-        None => Ok(snapshot),
-    }
+) -> Result<ClientView, Failure> {
+    let Some(awaited) = awaited_server(call, active.asker())? else { return Ok(client) };
+    let ClientView { snapshot, mut key, .. } = client;
+    let snapshot = await_login(snapshot, awaited, (&call.context, active)).await;
+    // This may have been the client's first login.
+    key.account = snapshot.grants.account_of(&call.context.principal);
+    Ok(ClientView::find(snapshot, key, &call.context))
 }
 
 /// The login that the retry of a call waits for.
@@ -114,9 +117,10 @@ async fn await_login(
 /// login.
 pub(super) async fn explain_missing_login(
     failure: Failure,
-    (snapshot, view): (&Snapshot, &View),
+    client: &ClientView,
     call: &Call,
 ) -> Failure {
+    let ClientView { snapshot, view, .. } = client;
     let unknown = matches!(
         failure,
         Failure::UnknownTool { .. }

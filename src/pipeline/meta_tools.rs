@@ -27,6 +27,7 @@ use crate::snapshot::{AskedSearch, FoundElement, Snapshot, View};
 use crate::text::clip;
 
 use super::active_call::ActiveCall;
+use super::client_view::ClientView;
 use super::own_tools::tool_result;
 
 /// Returns the meta-tool that a call names.
@@ -95,13 +96,9 @@ fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
 
 /// Extends the failure of a tool call through a meta-tool with the facts that a model needs to
 /// correct it.
-pub(super) fn explain_to_model(
-    active: &mut ActiveCall,
-    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
-    asked: String,
-) {
+pub(super) fn explain_to_model(active: &mut ActiveCall, client: ClientView, asked: String) {
     let holder = active.asker().holder();
-    let (snapshot, view) = (Arc::clone(snapshot), Arc::clone(view));
+    let ClientView { snapshot, view, .. } = client;
     active.map_failure(move |failure| async move {
         match failure {
             Failure::InvalidArguments(violations) => {
@@ -119,20 +116,15 @@ pub(super) fn explain_to_model(
 }
 
 /// Returns the reply of `find_tools` or `describe_tools`.
-pub(super) fn answer(
-    snapshot: &Arc<Snapshot>,
-    view: &Arc<View>,
-    tool: MetaTool,
-    call: Box<Call>,
-) -> Reply {
-    let (snapshot, view) = (Arc::clone(snapshot), Arc::clone(view));
+pub(super) fn answer(client: ClientView, tool: MetaTool, call: Box<Call>) -> Reply {
     Reply::starting(async move {
         let arguments = checked_arguments(tool, &call)?;
         let holder = Holder::identify(&call.context.principal, call.context.address);
         let vector = match tool {
-            MetaTool::Find => vector_of_query((&snapshot, &view), &holder, &arguments).await?,
+            MetaTool::Find => vector_of_query(&client, &holder, &arguments).await?,
             MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => None,
         };
+        let ClientView { snapshot, view, .. } = client;
         let make = move |snapshot: &Snapshot| match tool {
             MetaTool::Find => find_elements(snapshot, &view, &arguments, vector.as_ref()),
             MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => {
@@ -159,10 +151,11 @@ async fn run_search<T: Send + 'static>(
 
 /// Returns the vector of a `find_tools` query, if an embedding service is configured.
 async fn vector_of_query(
-    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
+    client: &ClientView,
     holder: &Holder,
     arguments: &[u8],
 ) -> Result<Option<TextVector>, Failure> {
+    let ClientView { snapshot, view, .. } = client;
     if snapshot.embedder.is_none() {
         return Ok(None);
     }

@@ -18,6 +18,7 @@ mod attempt;
 mod audit;
 mod awaiting_client;
 mod client_notices;
+mod client_view;
 mod code;
 mod confirm;
 mod due_listings;
@@ -69,14 +70,15 @@ use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::mcp::{Era, Method};
 use crate::policy::SharedAmount;
-use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
+use crate::snapshot::{Operations, Snapshot, Snapshots, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
 use attempt::{CallAttempt, FirstSend};
+use client_view::ClientView;
 use confirm::UserAccess;
-use due_listings::LaterRoute;
+use due_listings::DueLists;
 use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use kept_results::KeptAddress;
@@ -212,10 +214,11 @@ impl Gateway {
     ) -> StartingCall {
         if snapshot.has_meta_tools()
             && let Some(tool) = meta_tools::named_meta_tool(&call)
-            && let view = snapshot.view(&self.view_key(&call.context), &call.context)
-            && meta_tools::is_offered(&view, tool)
+            && let key = self.view_key(&call.context)
+            && let client = ClientView::find(Arc::clone(&snapshot), key, &call.context)
+            && meta_tools::is_offered(&client.view, tool)
         {
-            return self.call_meta_tool((snapshot, view), tool, call, record);
+            return self.call_meta_tool(client, tool, call, record);
         }
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
         self.begin(snapshot, call, record)
@@ -223,14 +226,15 @@ impl Gateway {
 
     fn call_meta_tool(
         self: &Arc<Self>,
-        (snapshot, view): (Arc<Snapshot>, Arc<View>),
+        client: ClientView,
         tool: MetaTool,
         call: Box<Call>,
         record: Option<Record>,
     ) -> StartingCall {
+        let ClientView { snapshot, view, .. } = &client;
         let unwrapped = match tool {
             MetaTool::Call(intent) => {
-                Some(meta_tools::unwrap_call(&snapshot, &view, (tool, intent), &call))
+                Some(meta_tools::unwrap_call(snapshot, view, (tool, intent), &call))
             }
             MetaTool::Find | MetaTool::Describe | MetaTool::RunCode => None,
         };
@@ -238,25 +242,24 @@ impl Gateway {
             Some(Ok(inner)) => inner,
             _ => &call,
         };
-        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, meant));
+        let record = record.unwrap_or_else(|| Record::begin(self, snapshot, meant));
         if let Some(Ok(inner)) = unwrapped {
             let asked = inner.params.name().unwrap_or_default().to_owned();
-            let begun = self.begin(Arc::clone(&snapshot), inner, record);
+            let begun = self.begin(Arc::clone(snapshot), inner, record);
             return Box::pin(async move {
                 let mut active = begun.await;
-                meta_tools::explain_to_model(&mut active, (&snapshot, &view), asked);
+                meta_tools::explain_to_model(&mut active, client, asked);
                 active
             });
         }
         let active = boxed(|| ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
         if tool == MetaTool::RunCode {
-            let run = code::begin_or_resume(Arc::clone(self), (snapshot, view), call, active);
-            return Box::pin(run);
+            return Box::pin(code::begin_or_resume(Arc::clone(self), client, call, active));
         }
         let mut active = active;
         active.attach_reply(match unwrapped {
             Some(Err(refused)) => Reply::ready(Err(refused)),
-            _ => meta_tools::answer(&snapshot, &view, tool, call),
+            _ => meta_tools::answer(client, tool, call),
         });
         Box::pin(async { active })
     }
@@ -272,70 +275,63 @@ impl Gateway {
         let asker = Requester::bind(&self.inputs, &call);
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
-        if !snapshot.config.tools.is_empty()
-            && let view = snapshot.view(&key, &call.context)
-            && let Some(tool) = find_own_tool(&snapshot, &view, &call)
+        let client = ClientView::find(snapshot, key, &call.context);
+        if !client.snapshot.config.tools.is_empty()
+            && let Some(tool) = find_own_tool(&client, &call)
         {
             let mut active = active;
-            active.attach_reply(reply_of_own_tool(self, &snapshot, (&view, tool), call));
+            active.attach_reply(reply_of_own_tool(self, &client, tool, call));
             return Box::pin(async { active });
         }
-        let lacking = snapshot.lacks_lists().then(|| Arc::clone(&self.snapshots));
-        Box::into_pin(boxed(|| await_reply((snapshot, lacking), key, call, active)))
+        Box::into_pin(boxed(|| await_reply(client, call, active)))
     }
 }
 
-/// Waits until the reply to a call begins. While servers have not listed yet, `lacking` provides
-/// newer snapshots.
+/// Waits until the reply to a call begins.
 #[expect(clippy::manual_async_fn, reason = "the future of an async fn has its arguments twice")]
 fn await_reply(
-    (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
-    mut key: ViewKey,
+    mut client: ClientView,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> impl Future<Output = Box<ActiveCall>> {
     async move {
         if login::may_await_login(&call) {
-            match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
-                Ok(resumed) => {
-                    snapshot = resumed;
-                    // This may have been the client's first login.
-                    key.account = snapshot.grants.account_of(&call.context.principal);
-                }
+            match Box::pin(login::resume_login(client, &call, &mut active)).await {
+                Ok(resumed) => client = resumed,
                 Err(refused) => {
                     active.attach_reply(Reply::ready(Err(refused)));
                     return active;
                 }
             }
         }
-        let mut view = snapshot.view(&key, &call.context);
-        if let Some(snapshots) = lacking
-            && !route::exists(&snapshot, &view, &call, active.asker())
-            && let Some(pending) = FirstLists::pending(&snapshot, &view, None)
+        if client.snapshot.lacks_lists()
+            && !route::exists(&client, &call, active.asker())
+            && let Some(pending) = FirstLists::pending(&client, None)
         {
             // The client knows the name from before a restart of the gateway.
-            drop((view, snapshot));
+            let snapshots = Arc::clone(&active.asker().inputs.snapshots);
+            let key = client.key;
+            drop((client.view, client.snapshot));
             Box::pin(pending.wait(&snapshots, None)).await;
-            snapshot = snapshots.load_full();
-            view = snapshot.view(&key, &call.context);
+            client = ClientView::find(snapshots.load_full(), key, &call.context);
         }
         let is_legacy = call.context.client.version.era() == Era::Legacy;
-        if (key.abilities.is_some() || key.account.is_some() || is_legacy)
-            && !route::exists(&snapshot, &view, &call, active.asker())
+        if (client.key.abilities.is_some() || client.key.account.is_some() || is_legacy)
+            && !route::exists(&client, &call, active.asker())
         {
             // A server that lists by client may offer the name to clients like this one, but has
             // not been asked yet.
             let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
-            Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
+            Box::pin(listing::refresh_lists(&client, asked, until)).await;
             let era = is_legacy.then_some(Era::Legacy);
-            view = snapshot.view(&ViewKey { era, ..key.clone() }, &call.context);
+            let key = ViewKey { era, ..client.key.clone() };
+            client.view = client.snapshot.view(&key, &call.context);
         }
-        let reply = send(&snapshot, (&view, &key), call, &mut active).await;
+        let reply = send(&client, call, &mut active).await;
         active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         active
     }
 }
-
 /// A call without a route, and the reason.
 struct UnroutedCall {
     call: Box<Call>,
@@ -348,41 +344,45 @@ type BeginningReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + 
 /// Sends a call of a name that may be in due lists, or returns the failure of a call without a
 /// route.
 fn send_later<'a>(
-    snapshot: &'a Arc<Snapshot>,
-    (view, key): (&'a Arc<View>, &'a ViewKey),
+    client: &'a ClientView,
     UnroutedCall { call, failure }: UnroutedCall,
     active: &'a mut ActiveCall,
 ) -> BeginningReply<'a> {
     Box::pin(async move {
-        let later = LaterRoute::wait_for((snapshot, view), key, &call, active).await;
-        if let Some(LaterRoute { snapshot, view }) = later {
-            return send(&snapshot, (&view, key), call, active).await;
+        if let Some(due) = DueLists::pending(client) {
+            let snapshots = Arc::clone(&active.asker().inputs.snapshots);
+            due.wait(&snapshots).await;
+            let key = client.key.clone();
+            let later = ClientView::find(snapshots.load_full(), key, &call.context);
+            if route::exists(&later, &call, active.asker()) {
+                return send(&later, call, active).await;
+            }
         }
-        let failure = route::explain(failure, (snapshot, key), &call);
-        Err(login::explain_missing_login(failure, (snapshot, view), &call).await)
+        let failure = route::explain(failure, client, &call);
+        Err(login::explain_missing_login(failure, client, &call).await)
     })
 }
 
 /// Routes a call, has policy admit it, and sends it. The reply is released when
 /// the client reads it: [`ActiveCall::next`].
 async fn send(
-    snapshot: &Arc<Snapshot>,
-    (view, key): (&Arc<View>, &ViewKey),
+    client: &ClientView,
     mut call: Box<Call>,
     active: &mut ActiveCall,
 ) -> Result<Reply, Failure> {
+    let ClientView { snapshot, view, .. } = client;
     if let Some(address) = KeptAddress::of(&call) {
         let (kept, who) = (&active.asker().inputs.kept, &call.context.principal);
         return Ok(Reply::ready(address.answer(kept, who, view)));
     }
 
     // Route.
-    let route = route::find(snapshot, view, &call, active.asker());
+    let route = route::find(client, &call, active.asker());
     let route = match route {
         Ok(route) => route,
         Err(failure) => {
             let unrouted = UnroutedCall { call, failure };
-            return send_later(snapshot, (view, key), unrouted, active).await;
+            return send_later(client, unrouted, active).await;
         }
     };
     let release =
@@ -450,7 +450,7 @@ async fn send(
 mod tests {
     use super::*;
 
-    fn size<A, B, C, D, F>(_: impl Fn(A, B, C, D) -> F) -> usize {
+    fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -16,10 +16,11 @@ use crate::era::tasks::ids::TaskOrigin;
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::{CallTarget, Confirmation, RequestedElement};
-use crate::snapshot::{Snapshot, SnapshotServer, View, ViewKey};
+use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::text::clip;
 
+use super::client_view::ClientView;
 use super::input::Requester;
 use super::tasks::{self, TaskMode};
 
@@ -61,11 +62,11 @@ enum SubjectMember {
 /// [`Failure`] if there is no route in this view: the same for unknown subjects and for hidden
 /// ones.
 pub(super) fn find<'a>(
-    snapshot: &'a Snapshot,
-    view: &'a View,
+    client: &'a ClientView,
     call: &Call,
     asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
+    let ClientView { snapshot, view, .. } = client;
     let mut route = match &call.method {
         Method::ToolsCall => find_tool(snapshot, view, call)?,
         Method::PromptsGet => {
@@ -97,12 +98,12 @@ pub(super) fn find<'a>(
 }
 
 /// Returns true if a call has a route in this view.
-pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Requester) -> bool {
+pub(super) fn exists(client: &ClientView, call: &Call, asker: &Requester) -> bool {
     match (&call.method, call.params.name()) {
         // Tasks are not listed.
         (method, _) if method.is_task_request() => true,
-        (Method::ToolsCall, Some(name)) => snapshot.find_tool(view, name).is_some(),
-        _ => find(snapshot, view, call, asker).is_ok(),
+        (Method::ToolsCall, Some(name)) => client.snapshot.find_tool(&client.view, name).is_some(),
+        _ => find(client, call, asker).is_ok(),
     }
 }
 
@@ -129,12 +130,9 @@ fn find_tool<'a>(
 
 /// Returns the failure of a call without a route. For a tool that the client could see until a
 /// moment ago, it states that the tool was removed.
-pub(super) fn explain(
-    failure: Failure,
-    (snapshot, key): (&Snapshot, &ViewKey),
-    call: &Call,
-) -> Failure {
-    requested::note_hiding_rule((snapshot, key), call);
+pub(super) fn explain(failure: Failure, client: &ClientView, call: &Call) -> Failure {
+    let ClientView { snapshot, key, .. } = client;
+    requested::note_hiding_rule(snapshot, key, call);
     match (failure, call.params.name()) {
         (Failure::UnknownTool { name }, Some(asked))
             if snapshot.showed_tool(key, &call.context, asked) =>

@@ -38,7 +38,7 @@ impl Gateway {
         let Some((decision, ended, reason)) = verdict_on(outcome, is_legacy) else { return };
         if let (AuditDecision::Deny, Some(uri)) = (decision, uri) {
             let (snapshot, key) = (self.snapshots.load(), self.view_key(context));
-            route::note_rule_hiding_resource((&snapshot, &key), context, uri);
+            route::note_rule_hiding_resource(&snapshot, &key, context, uri);
         }
         let by_default = match decision {
             AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),

@@ -17,6 +17,7 @@ use crate::codec::large_message::work_on;
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response, object_of, string, within_depth};
 use crate::mcp::Era;
+use crate::pipeline::client_view::ClientView;
 use crate::pipeline::inner_call::{InnerCallFault, await_answer, make_inner_call};
 use crate::pipeline::input::{input_refused_with, parse_params};
 use crate::pipeline::meta_tools::explain_violations;
@@ -88,9 +89,10 @@ impl AskingCall {
 impl InnerCalls {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
-        (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
+        client_view: &ClientView,
         (outer, largest): (Box<Call>, usize),
     ) -> Self {
+        let ClientView { snapshot, view, .. } = client_view;
         let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
         let client = Arc::new(outer.context.client.awaiting_tasks());
         Self { gateway, snapshot, view: Arc::clone(view), outer, client, largest }

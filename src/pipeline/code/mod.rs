@@ -32,11 +32,12 @@ use crate::config::CodeConfig;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response, object_of, string, text};
 use crate::policy::{BoundReached, Holder, Share, ShareBounds};
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 
 use super::Gateway;
 use super::active_call::ActiveCall;
+use super::client_view::ClientView;
 use super::input::{check_responses, read_input};
 use super::meta_tools::checked_arguments;
 use super::own_tools::{failed_tool_result, tool_result};
@@ -50,14 +51,14 @@ type Inbox = mpsc::Receiver<(Id, Response)>;
 /// Starts a call of `run_code`, or resumes one with the client's answers.
 pub(super) async fn begin_or_resume(
     gateway: Arc<Gateway>,
-    (snapshot, view): (Arc<Snapshot>, Arc<View>),
+    client: ClientView,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
     let reply = match find_parked(&call, &active) {
         Ok(Some((id, input))) => active.resume_own(id, &input).await,
         Ok(None) => checked_arguments(MetaTool::RunCode, &call)
-            .and_then(|arguments| reply_of_code(&gateway, (&snapshot, &view), (call, &arguments))),
+            .and_then(|arguments| reply_of_code(&gateway, &client, (call, &arguments))),
         Err(failure) => Err(failure),
     };
     active.mark_sent();
@@ -80,13 +81,14 @@ fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>,
 /// code and cancels its calls.
 fn reply_of_code(
     gateway: &Arc<Gateway>,
-    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
+    client: &ClientView,
     (call, arguments): (Box<Call>, &[u8]),
 ) -> Result<Reply, Failure> {
     #[derive(Deserialize)]
     struct CodeArguments {
         code: String,
     }
+    let ClientView { snapshot, view, .. } = client;
     let CodeArguments { code } = serde_json::from_slice(arguments).map_err(|_| NO_CODE)?;
     let holder = Holder::identify(&call.context.principal, call.context.address);
     let bound = snapshot.config.code.cpu_time_each;
@@ -97,7 +99,7 @@ fn reply_of_code(
         functions.map(|it| ScriptTool { name: it.public.clone(), function: it.identifier.clone() });
     let script = ScriptRequest { code, tools: tools.collect() };
     let limits = limits_of(&snapshot.config.code);
-    let calls = InnerCalls::new(gateway, (snapshot, view), (call, limits.result));
+    let calls = InnerCalls::new(gateway, client, (call, limits.result));
     let gateway = Arc::clone(gateway);
     let (answers, inbox) = mpsc::channel(2 * MOST_QUESTIONS);
     let events = stream! {

@@ -22,9 +22,10 @@ use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::jsonrpc::object_of;
 use crate::mcp::Method;
 use crate::policy::ToolAddress;
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::Snapshot;
 
 use super::Gateway;
+use super::client_view::ClientView;
 use super::inner_call::{InnerCallFault, await_answer, make_inner_call};
 use values::KnownValues;
 pub(super) use values::value_of;
@@ -43,28 +44,32 @@ pub(super) struct OwnCall {
     held: AtomicUsize,
 }
 
-/// Returns the index of the gateway's own tool that a call names; `None` if the tool is a server's,
-/// or unknown.
-pub(super) fn find_own_tool(
-    snapshot: &Snapshot,
-    view: &View,
-    call: &Call,
-) -> Option<(usize, Arc<Tool>)> {
+/// A tool of the gateway itself, in a client's view.
+pub(super) struct FoundOwnTool {
+    tool: Arc<Tool>,
+    /// Index of its settings.
+    place: usize,
+}
+
+/// Returns the gateway's own tool that a call names; `None` if the tool is a server's, or unknown.
+pub(super) fn find_own_tool(client: &ClientView, call: &Call) -> Option<FoundOwnTool> {
     let name = call.params.name().filter(|_| call.method == Method::ToolsCall)?;
-    let tool = view.catalog.find_own_tool(name)?;
-    let place = snapshot.config.tools.iter().position(|own| own.name.as_str() == name)?;
-    Some((place, Arc::clone(tool)))
+    let tool = client.view.catalog.find_own_tool(name)?;
+    let tools = &client.snapshot.config.tools;
+    let place = tools.iter().position(|own| own.name.as_str() == name)?;
+    Some(FoundOwnTool { tool: Arc::clone(tool), place })
 }
 
 /// Returns the reply to a call of such a tool. Dropping it cancels the inner calls.
 pub(super) fn reply_of_own_tool(
     gateway: &Arc<Gateway>,
-    snapshot: &Arc<Snapshot>,
-    (view, (place, tool)): (&View, (usize, Arc<Tool>)),
+    client: &ClientView,
+    found: FoundOwnTool,
     call: Box<Call>,
 ) -> Reply {
-    let needed = needed_tools(snapshot, view, place);
-    let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
+    let FoundOwnTool { tool, place } = found;
+    let needed = needed_tools(client, place);
+    let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(&client.snapshot));
     let held = AtomicUsize::new(0);
     let own = OwnCall { gateway, snapshot, tool, place, call, needed, held };
     Reply::starting(async move {
@@ -76,7 +81,8 @@ pub(super) fn reply_of_own_tool(
 }
 
 /// Returns the servers' tools that a tool of the gateway requires, as far as the client has them.
-fn needed_tools(snapshot: &Snapshot, view: &View, place: usize) -> Vec<ToolAddress> {
+fn needed_tools(client: &ClientView, place: usize) -> Vec<ToolAddress> {
+    let ClientView { snapshot, view, .. } = client;
     let calls = snapshot.config.tools.get(place).map_or(&[][..], |own| &own.calls);
     let needed = calls.iter().filter(|call| !call.optional);
     let entries = needed.filter_map(|call| view.catalog.find_tool(call.tool.as_str()));

@@ -38,21 +38,23 @@ pub(super) fn requested_element(
 
 /// Notes the rule that hides the requested element in the audit log. Does nothing without an audit
 /// log.
-pub(super) fn note_hiding_rule(at: (&Snapshot, &ViewKey), call: &Call) {
-    note_rule_hiding(at, &call.context, |whole| find_hidden(whole, call));
+pub(super) fn note_hiding_rule(snapshot: &Snapshot, key: &ViewKey, call: &Call) {
+    note_rule_hiding(snapshot, key, &call.context, |whole| find_hidden(whole, call));
 }
 
 /// Notes the hiding rule for a resource, by its public URI, that a client wants to subscribe to.
 pub(in crate::pipeline) fn note_rule_hiding_resource(
-    at: (&Snapshot, &ViewKey),
+    snapshot: &Snapshot,
+    key: &ViewKey,
     context: &Context,
     uri: &str,
 ) {
-    note_rule_hiding(at, context, |whole| find_hidden_resource(whole, uri));
+    note_rule_hiding(snapshot, key, context, |whole| find_hidden_resource(whole, uri));
 }
 
 fn note_rule_hiding(
-    (snapshot, key): (&Snapshot, &ViewKey),
+    snapshot: &Snapshot,
+    key: &ViewKey,
     context: &Context,
     find: impl FnOnce(&View) -> Option<HiddenElement>,
 ) {
