@@ -1,5 +1,7 @@
 //! Subscriptions across lost servers, sessions and streams, reloads, and clients that do not read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -46,6 +48,30 @@ async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
         hearing.rest().await;
     }
     assert_eq!(upstream.subscriptions(), ["a:1", "a:1"], "each in its own session");
+    upstream.update("a:1").await;
+    for hearing in &mut hearings {
+        hearing.is_told_of("mcp://s/a:1").await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_lost_before_its_first_stream_opens_gets_updates_in_the_next_session() {
+    let upstream = Upstream::legacy().await;
+    upstream.resources(&["a:1"]);
+    let (inner, lost) = (Arc::downgrade(&upstream.inner), AtomicBool::new(false));
+    upstream.guards(move |received| {
+        if received.method == "GET" && !lost.swap(true, Ordering::SeqCst) {
+            inner.upgrade()?.sessions.lock().unwrap().clear();
+        }
+        None
+    });
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    upstream.heard("GET", 1).await;
+    let mut hearings = Hearing::of_both(&gateway, "mcp://s/a:1").await;
+    for hearing in &mut hearings {
+        assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
+    }
+    upstream.heard("GET", 2).await;
     upstream.update("a:1").await;
     for hearing in &mut hearings {
         hearing.is_told_of("mcp://s/a:1").await;

@@ -143,9 +143,14 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
                 ran = since.elapsed();
             }
             Ok(None) => return,
-            // There has never been a stream, and a client error is permanent.
+            // There has never been a stream, and a client error is permanent for this session. The
+            // server may have lost the session before the stream was opened, so the next session
+            // gets another attempt.
             Err(UpstreamError::Status { status, .. }) if first && status.is_client_error() => {
-                return;
+                if sessions.changed().await.is_err() {
+                    return;
+                }
+                continue;
             }
             Err(fault) => {
                 if !first {
