@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::codec::file::read_file;
 use crate::config::{Config, ReducedBound};
 
-/// Reduces the configuration's memory bounds to [`BOUNDS_PERCENT`] percent of the control group's
-/// limit. Without a limit they stay unchanged.
+/// Reduces the configuration's memory bounds to [`BOUNDS_PERCENT`] percent of the memory that the
+/// control group's limit leaves beside [`PROGRAM_MEMORY`]. Without a limit they stay unchanged.
 pub(super) fn fit_control_group(config: &mut Config) -> Vec<ReducedBound> {
     let groups = read_file(Path::new("/proc/self/cgroup"), MAX_GROUP_FILE).unwrap_or_default();
     let groups = String::from_utf8_lossy(&groups).into_owned();
@@ -29,7 +29,8 @@ pub(super) fn log_reduced(reduced: &[ReducedBound]) {
 }
 
 fn share_of_limit(limit: u64) -> usize {
-    usize::try_from(limit / 100 * BOUNDS_PERCENT).unwrap_or(usize::MAX)
+    let left = limit - PROGRAM_MEMORY.min(limit / 2);
+    usize::try_from(left / 100 * BOUNDS_PERCENT).unwrap_or(usize::MAX)
 }
 
 /// Returns the lowest limit of the control groups in the text of `/proc/self/cgroup`, and of their
@@ -60,7 +61,9 @@ fn lowest_limit(root: &Path, path: &str, file: &str) -> Option<u64> {
     limits.min()
 }
 
-/// Share of the limit for all bounds together, in percent. The rest is for the program, connections
+/// Memory in bytes of a gateway without load: its program pages, catalog and threads.
+const PROGRAM_MEMORY: u64 = 48 << 20;
+/// Share of the remaining memory for all bounds together, in percent. The rest is for connections
 /// and memory that the bounds do not count.
 const BOUNDS_PERCENT: u64 = 60;
 /// Maximum bytes of a control group's file.
@@ -95,6 +98,12 @@ mod tests {
         has("memory/c/memory.limit_in_bytes", "500\n");
         assert_eq!(limit("5:cpu:/c\n4:hugetlb,memory:/c\n"), Some(500));
         assert_eq!(limit("no group"), None);
-        assert_eq!(share_of_limit(150 << 20), 94_371_840);
+    }
+
+    #[test]
+    fn the_bounds_leave_room_for_the_program() {
+        assert_eq!(share_of_limit(150 << 20), 64_172_820);
+        assert_eq!(share_of_limit(32 << 20), 10_066_320);
+        assert_eq!(share_of_limit(0), 0);
     }
 }
