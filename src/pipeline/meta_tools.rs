@@ -26,7 +26,7 @@ use crate::policy::{Holder, Patience};
 use crate::snapshot::{AskedSearch, FoundElement, Snapshot, View};
 use crate::text::clip;
 
-use super::active_call::ActiveCall;
+use super::calls::ActiveCall;
 use super::client_view::ClientView;
 use super::own_tools::tool_result;
 

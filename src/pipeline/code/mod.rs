@@ -36,7 +36,7 @@ use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 
 use super::Gateway;
-use super::active_call::ActiveCall;
+use super::calls::ActiveCall;
 use super::client_view::ClientView;
 use super::input::{check_responses, read_input};
 use super::meta_tools::checked_arguments;

@@ -25,8 +25,8 @@ use crate::policy::ToolAddress;
 use crate::snapshot::Snapshot;
 
 use super::Gateway;
+use super::calls::{InnerCallFault, await_answer, make_inner_call};
 use super::client_view::ClientView;
-use super::inner_call::{InnerCallFault, await_answer, make_inner_call};
 use values::KnownValues;
 pub(super) use values::value_of;
 

@@ -13,7 +13,7 @@ use crate::call::{
 };
 use crate::config::ServerConfig;
 use crate::mcp::Method;
-use crate::pipeline::active_call::refusal_response;
+use crate::pipeline::calls::refusal_response;
 use crate::policy::{CallTarget, Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::upstream::ServerAccess;

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, MAX_SERVER_DEPTH, Members, Response, parse_strict};
 use crate::mcp::{Method, code, meta};
-use crate::pipeline::inner_call::replace_client;
+use crate::pipeline::calls::replace_client;
 use crate::pipeline::input::input_refused_with;
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::Snapshot;

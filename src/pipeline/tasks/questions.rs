@@ -26,7 +26,7 @@ use crate::clock;
 use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
-use crate::pipeline::active_call::{refusal_reason, refusal_response};
+use crate::pipeline::calls::{refusal_reason, refusal_response};
 use crate::pipeline::input::Requester;
 use crate::upstream::parking::ParkingSlot;
 

@@ -12,17 +12,17 @@ use crate::call::{Answer, Call, Client, Context, Event, Failure, Params};
 use crate::era::lift;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
+use crate::pipeline::input::parse_params;
 use crate::telemetry::audit::AuditTrail;
 
 use super::active_call::ActiveCall;
-use super::input::parse_params;
 
 /// Builds a call of a tool by its public name, with raw arguments. The call declares the
 /// capabilities of `client`.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the arguments are not JSON.
-pub(super) fn make_inner_call(
+pub(crate) fn make_inner_call(
     outer: &Call,
     client: Arc<Client>,
     (tool, arguments): (&str, &str),
@@ -49,7 +49,7 @@ pub(super) fn make_inner_call(
 ///
 /// # Errors
 /// [`Failure::Internal`] if the client's capabilities are not JSON.
-pub(super) fn replace_client(call: &mut Call, client: Arc<Client>) -> Result<(), Failure> {
+pub(crate) fn replace_client(call: &mut Call, client: Arc<Client>) -> Result<(), Failure> {
     if client.capabilities != call.context.client.capabilities
         && let Some(declared) = lift::declare_capabilities(&call.params, &client.capabilities)
     {
@@ -71,7 +71,7 @@ fn inner_meta(params: &Params) -> Option<String> {
 
 /// Reasons for an inner call to have no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InnerCallFault {
+pub(crate) enum InnerCallFault {
     /// It was refused, or failed.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -85,7 +85,7 @@ pub(super) enum InnerCallFault {
 
 /// Waits for the answer to an inner call. Earlier messages are dropped. `hold` receives the size of
 /// the answer in bytes, and may refuse it.
-pub(super) async fn await_answer(
+pub(crate) async fn await_answer(
     active: &mut ActiveCall,
     hold: impl Fn(usize) -> Result<(), InnerCallFault>,
 ) -> Result<Answer, InnerCallFault> {

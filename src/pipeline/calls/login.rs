@@ -11,13 +11,13 @@ use crate::config::NamingChoice;
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
+use crate::pipeline::Gateway;
+use crate::pipeline::client_view::ClientView;
+use crate::pipeline::input::{Requester, check_accepted, read_input};
 use crate::snapshot::Snapshot;
 use crate::upstream::GrantOwner;
 
-use super::Gateway;
 use super::active_call::ActiveCall;
-use super::client_view::ClientView;
-use super::input::{Requester, check_accepted, read_input};
 
 impl Requester {
     /// Returns true if the client can open links for its user in this request, and the limit of

@@ -16,17 +16,17 @@ use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Method, code};
+use crate::pipeline::input::Requester;
+use crate::pipeline::record::Record;
+use crate::pipeline::release::Release;
+use crate::pipeline::route::Route;
 use crate::policy::{Confirmation, Permitted, ReplyInterceptors};
 use crate::snapshot::Snapshots;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
-use super::input::Requester;
 use super::interception::ReplyInterception;
-use super::record::Record;
-use super::release::Release;
-use super::route::Route;
-use super::slow_call::SlowNotice;
+use super::slow_notice::SlowNotice;
 
 /// The reply to one call. Its access log, metrics and trace record how the call ended, even if the
 /// client has disconnected.
@@ -63,7 +63,7 @@ struct OpenQuestions {
 
 impl ActiveCall {
     /// Starts the record of a call that has not been sent yet.
-    pub(super) fn begin(record: Record, asker: Requester) -> Self {
+    pub(in crate::pipeline) fn begin(record: Record, asker: Requester) -> Self {
         Self {
             reply: Reply::ready(Err(Failure::Cancelled)),
             record: Some(record),
@@ -106,7 +106,7 @@ impl ActiveCall {
         self.interception = interceptors.map(|all| Box::new(ReplyInterception::new(all)));
     }
 
-    pub(super) fn mark_sent(&mut self) {
+    pub(in crate::pipeline) fn mark_sent(&mut self) {
         if let Some(record) = &mut self.record {
             record.mark_sent();
         }
@@ -118,12 +118,12 @@ impl ActiveCall {
     }
 
     /// Takes the record of a call that continues as another active call.
-    pub(super) fn take_record(&mut self) -> Option<Record> {
+    pub(in crate::pipeline) fn take_record(&mut self) -> Option<Record> {
         self.ticket = None;
         self.record.take()
     }
 
-    pub(super) fn asker(&self) -> &Requester {
+    pub(in crate::pipeline) fn asker(&self) -> &Requester {
         &self.asker
     }
 
@@ -148,13 +148,15 @@ impl ActiveCall {
     }
 
     /// Sets the reply that the client reads from now on.
-    pub(super) fn attach_reply(&mut self, reply: Reply) {
+    pub(in crate::pipeline) fn attach_reply(&mut self, reply: Reply) {
         self.reply = reply;
     }
 
     /// Replaces the failure of a reply that fails before it begins.
-    pub(super) fn map_failure<F>(&mut self, other: impl FnOnce(Failure) -> F + Send + 'static)
-    where
+    pub(in crate::pipeline) fn map_failure<F>(
+        &mut self,
+        other: impl FnOnce(Failure) -> F + Send + 'static,
+    ) where
         F: Future<Output = Failure> + Send + 'static,
     {
         let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
@@ -173,7 +175,11 @@ impl ActiveCall {
     }
 
     /// Like [`ActiveCall::resume`], for a call that the gateway answers itself.
-    pub(super) async fn resume_own(&mut self, id: u64, input: &Input) -> Result<Reply, Failure> {
+    pub(in crate::pipeline) async fn resume_own(
+        &mut self,
+        id: u64,
+        input: &Input,
+    ) -> Result<Reply, Failure> {
         let waiting = self.asker.inputs.parking.resume_own(&self.asker.principal, id).await;
         Ok(self.take_up(waiting.ok_or(StateError::Ended)?, input))
     }
@@ -458,7 +464,7 @@ impl OpenQuestions {
 
 /// Returns the reason to refuse an input request for a client with these abilities while `open`
 /// others are pending; `None` if it can be sent.
-pub(super) fn refusal_reason(
+pub(crate) fn refusal_reason(
     question: &Question,
     abilities: &Abilities,
     open: usize,
@@ -477,7 +483,7 @@ pub(super) fn refusal_reason(
 }
 
 /// Builds the error response that refuses a server's input request.
-pub(super) fn refusal_response(text: &str) -> Response {
+pub(crate) fn refusal_response(text: &str) -> Response {
     Response::Error(jsonrpc::error_object(code::METHOD_NOT_FOUND, text).into())
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::call::{Call, Failure, Input, Reply};
 use crate::era::state::RequestState;
+use crate::pipeline::input::{self, Requester};
+use crate::pipeline::route::Route;
+use crate::pipeline::tasks::TaskMode;
+use crate::pipeline::tasks::drive::{await_legacy_task, await_modern_task};
 use crate::policy::{Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
 
 use super::confirm;
-use super::input::{self, Requester};
-use super::route::Route;
-use super::tasks::TaskMode;
-use super::tasks::drive::{await_legacy_task, await_modern_task};
 
 /// Kinds of attempts, by how they are admitted and sent.
 pub(super) enum CallAttempt {

@@ -1,0 +1,109 @@
+//! The gateway's state, shared by all requests of all clients.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::call::{Client, Context, Principal};
+use crate::catalog::SealedCursors;
+use crate::mcp::Era;
+use crate::policy::SharedAmount;
+use crate::snapshot::{Operations, Snapshots, ViewKey};
+use crate::telemetry::audit::AuditTrail;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otel::Tracing;
+
+use super::code::CodeBudgets;
+use super::input::InputStore;
+use super::introduce::own_info;
+use super::paged_lists::PagedLists;
+
+/// State shared by all calls.
+pub struct Gateway {
+    /// The current snapshot, and later ones.
+    pub snapshots: Arc<Snapshots>,
+    /// All metrics.
+    pub metrics: Arc<Metrics>,
+    /// Starts the traces of calls.
+    pub tracing: ArcSwap<Tracing>,
+    /// The audit log.
+    pub audit: AuditTrail,
+    /// The gateway's raw `serverInfo`.
+    pub info: Bytes,
+    pub(super) cursors: SealedCursors,
+    /// The lists that clients are reading page by page.
+    pub(super) paged: PagedLists,
+    pub(super) inputs: Arc<InputStore>,
+    /// The metric handles of the methods that clients call.
+    pub(super) operations: Operations,
+    /// Bounds the concurrent runs of code.
+    pub(super) code_runs: Arc<SharedAmount>,
+    /// Processor time used by runs of code.
+    pub(super) code_budgets: Arc<CodeBudgets>,
+}
+
+impl Gateway {
+    /// Creates a gateway around its snapshots.
+    pub fn new(
+        snapshots: Arc<Snapshots>,
+        metrics: Arc<Metrics>,
+        cursors: SealedCursors,
+        audit: AuditTrail,
+    ) -> Self {
+        Self {
+            inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
+            operations: Operations::new(|method| metrics.operation_metrics(method)),
+            code_runs: Arc::default(),
+            code_budgets: Arc::default(),
+            paged: PagedLists::default(),
+            snapshots,
+            metrics,
+            tracing: ArcSwap::from_pointee(Tracing::disabled()),
+            audit,
+            info: own_info(),
+            cursors,
+        }
+    }
+
+    /// Records a client's declared capabilities before serving it: a gateway with a single client
+    /// passes them on to its servers when they start.
+    pub fn meet_client(&self, client: &Client) {
+        self.snapshots.meet_client(client.abilities());
+    }
+
+    /// Ends a Legacy client's session: servers release the resources that they hold for it.
+    pub fn client_left(&self, session: &str) {
+        for member in self.snapshots.load().servers() {
+            member.server.client_left(session);
+        }
+        self.snapshots.hub().leave(session);
+    }
+
+    /// Returns a receiver of every change of the lists that clients see.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.snapshots.changes()
+    }
+
+    /// Drops the parked calls and task input requests of clients that are no longer configured.
+    pub fn forget_strangers(&self) {
+        let identity = Arc::clone(&self.snapshots.load().identity);
+        let keep = |owner: &Principal| identity.has_principal(owner);
+        self.inputs.parking.retain(keep);
+        self.inputs.questions.retain(keep);
+        self.inputs.kept.retain(keep);
+        self.inputs.released.retain(keep);
+    }
+
+    /// Returns the key of the client's view.
+    pub(super) fn view_key(&self, context: &Context) -> ViewKey {
+        let abilities = context.client.abilities();
+        let abilities = (!abilities.are_none()).then(|| abilities.clone());
+        let is_legacy = context.client.version.era() == Era::Legacy;
+        let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
+        let account = self.snapshots.grants().account_of(&context.principal);
+        let endpoint = context.endpoint.clone();
+        ViewKey { endpoint, abilities, era, account, ..ViewKey::default() }
+    }
+}
