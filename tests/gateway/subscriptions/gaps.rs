@@ -65,7 +65,7 @@ async fn a_session_lost_before_its_first_stream_opens_gets_updates_in_the_next_s
         }
         None
     });
-    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let gateway = Gateway::with("s", upstream.http() + "isolation = \"shared\"\n").start().await;
     upstream.heard("GET", 1).await;
     let mut hearings = Hearing::of_both(&gateway, "mcp://s/a:1").await;
     for hearing in &mut hearings {
