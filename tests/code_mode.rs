@@ -19,8 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use trunkline::code_mode::{
-    CodePosition, ProtocolViolation, RunningScript, ScriptCall, ScriptError, ScriptEvent,
-    ScriptFault, ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
+    CodePosition, ProtocolError, RunningScript, ScriptCall, ScriptError, ScriptEvent, ScriptFault,
+    ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
 };
 use trunkline::upstream::child::Guardian;
 
@@ -596,32 +596,29 @@ async fn the_parent_does_not_trust_the_child() {
     let calls: Vec<_> = (0..5).map(call).collect();
     let mut found = Vec::new();
     for (lines, expected) in [
-        (calls.iter().map(String::as_str).collect(), ProtocolViolation::Calls),
-        (vec![calls[0].as_str(), calls[0].as_str()], ProtocolViolation::Call),
-        (vec!["echo '{\"Call\":{\"id\":1,\"tool\":2,\"arguments\":{}}}'"], ProtocolViolation::Call),
+        (calls.iter().map(String::as_str).collect(), ProtocolError::Calls),
+        (vec![calls[0].as_str(), calls[0].as_str()], ProtocolError::Call),
+        (vec!["echo '{\"Call\":{\"id\":1,\"tool\":2,\"arguments\":{}}}'"], ProtocolError::Call),
         (
             vec!["echo '{\"Call\":{\"id\":1,\"tool\":0,\"arguments\":[]}}'"],
-            ProtocolViolation::Malformed,
+            ProtocolError::Malformed,
         ),
-        (vec!["echo nonsense"], ProtocolViolation::Malformed),
-        (vec!["echo '\"Ready\"'"], ProtocolViolation::Malformed),
-        (vec!["head -c 100000 /dev/zero; echo"], ProtocolViolation::Length),
+        (vec!["echo nonsense"], ProtocolError::Malformed),
+        (vec!["echo '\"Ready\"'"], ProtocolError::Malformed),
+        (vec!["head -c 100000 /dev/zero; echo"], ProtocolError::Length),
         (
             vec![
                 "echo \"{\\\"Call\\\":{\\\"id\\\":1,\\\"tool\\\":0,\\\"arguments\\\":{\\\"a\\\":\\\"$(head -c 11000 /dev/zero | tr '\\0' x)\\\"}}}\"",
             ],
-            ProtocolViolation::Length,
+            ProtocolError::Length,
         ),
         (
             vec![
                 "echo \"{\\\"Ended\\\":{\\\"returned\\\":\\\"$(head -c 11000 /dev/zero | tr '\\0' x)\\\",\\\"fault\\\":null}}\"",
             ],
-            ProtocolViolation::Length,
+            ProtocolError::Length,
         ),
-        (
-            vec!["while true; do echo '{\"Printed\":\"and so on\"}'; done"],
-            ProtocolViolation::Printed,
-        ),
+        (vec!["while true; do echo '{\"Printed\":\"and so on\"}'; done"], ProtocolError::Printed),
     ] {
         let lines: Vec<_> =
             std::iter::once("echo '\"Ready\"'").chain(lines).chain(["sleep 5"]).collect();
@@ -653,7 +650,7 @@ async fn the_parent_does_not_trust_the_child() {
     };
     assert_eq!(
         (outcome.calls, outcome.fault),
-        (50, Some(ScriptFault::Violation(ProtocolViolation::Calls)))
+        (50, Some(ScriptFault::Violation(ProtocolError::Calls)))
     );
 }
 

@@ -39,7 +39,7 @@ use crate::telemetry::metrics;
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use ready::{Readiness, VERDICT_GRACE};
-pub use refresh::{ChangedElements, RefreshRefusal, RefreshReport};
+pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub use status::{
@@ -70,12 +70,12 @@ pub trait StatusSource: Send + Sync {
     /// Makes a server list again, for all clients or for one.
     ///
     /// # Errors
-    /// [`RefreshRefusal`].
+    /// [`RefreshRequestError`].
     async fn refresh(
         &self,
         server: &str,
         client: Option<&str>,
-    ) -> Result<RefreshReport, RefreshRefusal>;
+    ) -> Result<RefreshReport, RefreshRequestError>;
 }
 
 /// Answers a request on the admin listener, regardless of its body.

@@ -38,7 +38,7 @@ pub struct ChangedElements {
 
 /// Reasons to refuse a refresh.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RefreshRefusal {
+pub enum RefreshRequestError {
     /// The configuration has no such server.
     #[error("unknown server")]
     UnknownServer,
@@ -77,7 +77,7 @@ pub(super) async fn answer_refresh(
     };
     match source.refresh(server, client.as_deref()).await {
         Ok(report) => answer_json(StatusCode::OK, &report),
-        Err(refusal @ RefreshRefusal::Unavailable(_)) => {
+        Err(refusal @ RefreshRequestError::Unavailable(_)) => {
             refused(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
         }
         Err(refusal) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),

@@ -37,7 +37,7 @@ use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
     DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding,
     EmbeddingsStatus, GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus,
-    LastError, ListDependenceStatus, RefreshRefusal, RefreshReport, ReloadStatus, ServerEra,
+    LastError, ListDependenceStatus, RefreshReport, RefreshRequestError, ReloadStatus, ServerEra,
     ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status, StatusSource,
     ToolsPage,
 };
@@ -160,7 +160,7 @@ impl StatusSource for StatusReport {
         &self,
         server: &str,
         client: Option<&str>,
-    ) -> Result<RefreshReport, RefreshRefusal> {
+    ) -> Result<RefreshReport, RefreshRequestError> {
         let (running, clients) = self.refreshed(server, client)?;
         let changes = running.refresh(clients.as_deref()).await?;
         self.gateway.snapshots.catch_up().await;
@@ -181,10 +181,10 @@ impl StatusReport {
         &self,
         server: &str,
         client: Option<&str>,
-    ) -> Result<RefreshTarget, RefreshRefusal> {
+    ) -> Result<RefreshTarget, RefreshRequestError> {
         let snapshot = self.gateway.snapshots.load();
-        let name = ServerName::new(server).map_err(|_| RefreshRefusal::UnknownServer)?;
-        let member = snapshot.server(&name).ok_or(RefreshRefusal::UnknownServer)?;
+        let name = ServerName::new(server).map_err(|_| RefreshRequestError::UnknownServer)?;
+        let member = snapshot.server(&name).ok_or(RefreshRequestError::UnknownServer)?;
         let clients = &snapshot.config.clients;
         let is_user = |name: &str| {
             name.contains(':') && snapshot.identity.has_principal(&Principal::User(name.into()))
@@ -194,7 +194,7 @@ impl StatusReport {
             clients => clients.iter().any(|known| *known.name == *client) || is_user(client),
         };
         if !client.is_none_or(is_known) {
-            return Err(RefreshRefusal::UnknownClient);
+            return Err(RefreshRequestError::UnknownClient);
         }
         let sessions = client.map(|client| self.mcp.clients_of(client));
         Ok((Arc::clone(&member.server), sessions))

@@ -25,8 +25,12 @@ impl StatusSource for Told {
         "# EOF\n".to_owned()
     }
 
-    async fn refresh(&self, _: &str, _: Option<&str>) -> Result<RefreshReport, RefreshRefusal> {
-        Err(RefreshRefusal::UnknownServer)
+    async fn refresh(
+        &self,
+        _: &str,
+        _: Option<&str>,
+    ) -> Result<RefreshReport, RefreshRequestError> {
+        Err(RefreshRequestError::UnknownServer)
     }
 }
 

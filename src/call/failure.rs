@@ -10,14 +10,14 @@ mod token;
 mod tool_call;
 mod wire;
 
-pub use interceptor::{InterceptorFault, InterceptorOutage, InterceptorRefusal};
+pub use interceptor::{InterceptorFault, InterceptorOutageError, InterceptorRefusalError};
 pub use request::{
-    ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability, ParamsFault,
+    ConfirmationError, CursorError, HeaderFault, InputError, NeededCapability, ParamsFault,
     ParseFault, QueryFault, RequestFault, StateError,
 };
 pub use server::{GatewayFault, InternalFault, ServerFault, StatusNote, TaskFault, VersionFault};
 pub use token::{NeededScopes, TokenFault};
-pub use tool_call::{ArgumentViolations, MetaCallRefusal, OtherViolations};
+pub use tool_call::{ArgumentsError, MetaCallError, OtherViolations};
 pub use wire::WireForm;
 
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub enum Failure {
     },
     /// A meta-tool cannot call the requested tool.
     #[error(transparent)]
-    MetaCallRefused(#[from] MetaCallRefusal),
+    MetaCallRefused(#[from] MetaCallError),
     /// The prompt does not exist, or this principal may not use it.
     #[error("unknown prompt: {name}")]
     UnknownPrompt {
@@ -112,10 +112,10 @@ pub enum Failure {
     CallDenied,
     /// The user has to agree to the call, and has not.
     #[error("the call was not made, because it needs the consent of its user: {0}")]
-    NotConfirmed(ConfirmRefusal),
+    NotConfirmed(ConfirmationError),
     /// The tool's arguments violate its schema.
     #[error("the arguments do not fit the tool's input schema:\n{0}")]
-    InvalidArguments(ArgumentViolations),
+    InvalidArguments(ArgumentsError),
     /// A Legacy request outside a session.
     #[error(
         "a session is required: send `initialize` first, then its `Mcp-Session-Id` with every \
@@ -191,10 +191,10 @@ pub enum Failure {
     MediaType,
     /// An interceptor refused the call, or withholds its result.
     #[error(transparent)]
-    Intercepted(Box<InterceptorRefusal>),
+    Intercepted(Box<InterceptorRefusalError>),
     /// A required interceptor does not answer, so the call is not made, or its result not shown.
     #[error(transparent)]
-    InterceptorDown(Box<InterceptorOutage>),
+    InterceptorDown(Box<InterceptorOutageError>),
     /// A limit is reached.
     #[error("over the limit {limit}: try again in {}", seconds(*retry_after))]
     OverLimit {
@@ -284,7 +284,7 @@ pub enum Failure {
     },
     /// The client declined to provide the input.
     #[error("the client refused the input that the server requested: {0}")]
-    InputRefused(InputRefusal),
+    InputRefused(InputError),
     /// The client did not provide the input in time.
     #[error("the client did not provide the input that the server requested within {}", seconds(*after))]
     InputTimeout {

@@ -30,9 +30,9 @@ pub use boxed::boxed;
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
-    ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
-    InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
-    MetaCallRefusal, NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault,
+    ArgumentsError, Blame, ConfirmationError, CursorError, Failure, GatewayFault, HeaderFault,
+    InputError, InterceptorFault, InterceptorOutageError, InterceptorRefusalError, InternalFault,
+    MetaCallError, NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault,
     QueryFault, RequestFault, ServerFault, StateError, StatusNote, TaskFault, TokenFault,
     VersionFault, WireForm, tool_error,
 };

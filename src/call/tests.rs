@@ -10,9 +10,9 @@ use crate::jsonrpc::{self, FrameFault};
 use crate::mcp::{header, meta};
 
 use super::{
-    ArgumentViolations, Blame, CallIntent, ConfirmRefusal, Failure, GatewayFault, HeaderFault,
-    InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
-    MetaCallRefusal, NeededCapability, NeededScopes, OtherViolations, ParamsFault, RequestFault,
+    ArgumentsError, Blame, CallIntent, ConfirmationError, Failure, GatewayFault, HeaderFault,
+    InputError, InterceptorFault, InterceptorOutageError, InterceptorRefusalError, InternalFault,
+    MetaCallError, NeededCapability, NeededScopes, OtherViolations, ParamsFault, RequestFault,
     ServerFault, ServerName, StateError, TokenFault,
 };
 
@@ -76,20 +76,20 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::MethodNotFound { .. } => Failure::UnknownTool { name: detail() },
         Failure::UnknownTool { .. } => Failure::DepartedTool { name: detail() },
         Failure::DepartedTool { .. } => {
-            MetaCallRefusal::UnknownTool { name: detail(), similar: Vec::new() }.into()
+            MetaCallError::UnknownTool { name: detail(), similar: Vec::new() }.into()
         }
-        Failure::MetaCallRefused(MetaCallRefusal::UnknownTool { .. }) => {
+        Failure::MetaCallRefused(MetaCallError::UnknownTool { .. }) => {
             let right = CallIntent::Destructive.tool_name();
-            MetaCallRefusal::OtherIntent { name: detail(), right }.into()
+            MetaCallError::OtherIntent { name: detail(), right }.into()
         }
-        Failure::MetaCallRefused(MetaCallRefusal::OtherIntent { .. }) => {
-            MetaCallRefusal::CalledDirectly { name: "find_tools" }.into()
+        Failure::MetaCallRefused(MetaCallError::OtherIntent { .. }) => {
+            MetaCallError::CalledDirectly { name: "find_tools" }.into()
         }
         Failure::MetaCallRefused(_) => Failure::UnknownPrompt { name: detail() },
         Failure::UnknownPrompt { .. } => Failure::UnknownResource { uri: detail() },
         Failure::UnknownResource { .. } => Failure::UnknownTask { id: "ID".into() },
         Failure::UnknownTask { .. } => Failure::CallDenied,
-        Failure::CallDenied => Failure::NotConfirmed(ConfirmRefusal::Declined),
+        Failure::CallDenied => Failure::NotConfirmed(ConfirmationError::Declined),
         Failure::NotConfirmed(_) => Failure::InvalidArguments(violations()),
         Failure::InvalidArguments(_) => Failure::SessionRequired,
         Failure::SessionRequired => Failure::SessionLost,
@@ -112,12 +112,12 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::ClaimNeeded { .. } => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
-        Failure::MediaType => InterceptorRefusal {
+        Failure::MediaType => InterceptorRefusalError {
             interceptor: "NAME".into(),
             reason: "a secret in the arguments".into(),
         }
         .into(),
-        Failure::Intercepted(_) => InterceptorOutage {
+        Failure::Intercepted(_) => InterceptorOutageError {
             interceptor: "NAME".into(),
             fault: InterceptorFault::Timeout { after: Duration::from_secs(2) },
         }
@@ -144,7 +144,7 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::ServerTimeout { .. } => Failure::bad_answer(server(), ServerFault::WrongId),
         Failure::BadAnswer { .. } => Failure::InputNeeded { needed: NeededCapability::Roots },
         Failure::InputNeeded { .. } => Failure::tasks_needed(),
-        Failure::CapabilityNeeded { .. } => InputRefusal::Declined.into(),
+        Failure::CapabilityNeeded { .. } => InputError::Declined.into(),
         Failure::InputRefused(_) => Failure::InputTimeout { after: Duration::from_mins(10) },
         Failure::InputTimeout { .. } => Failure::InputEndless { server: server(), limit: 32 },
         Failure::InputEndless { .. } => StateError::Expired.into(),
@@ -154,8 +154,8 @@ fn after(failure: &Failure) -> Option<Failure> {
     })
 }
 
-fn violations() -> ArgumentViolations {
-    ArgumentViolations {
+fn violations() -> ArgumentsError {
+    ArgumentsError {
         lines: vec!["/limit: type: expected integer, got string".into()],
         others: OtherViolations::None,
     }

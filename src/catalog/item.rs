@@ -39,7 +39,7 @@ pub(super) const MAX_TEMPLATES: usize = 512;
 
 /// Reason to leave an element out of the catalog. The server's other elements are kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidItem {
+pub enum ItemError {
     /// The element has more bytes than the bound.
     #[error("it has {len} bytes, at most {max} are allowed")]
     TooLarge {
@@ -135,7 +135,7 @@ impl fmt::Display for FieldKind {
     }
 }
 
-impl From<SchemaError> for InvalidItem {
+impl From<SchemaError> for ItemError {
     fn from(error: SchemaError) -> Self {
         Self::Schema(error)
     }
@@ -162,8 +162,8 @@ impl CatalogItem {
     /// Checks one element of a server's list.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the violated rule.
-    pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, InvalidItem> {
+    /// [`ItemError`] names the violated rule.
+    pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, ItemError> {
         let raw = copy_within_bounds(raw)?;
         // A duplicate key has no repair.
         ItemFields::read(&raw)?;
@@ -233,9 +233,9 @@ impl CatalogItem {
 
 /// Copies one element, within its bounds: a slice would keep its whole page in
 /// memory, and an unchanged element outlives many pages.
-pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, InvalidItem> {
+pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, ItemError> {
     if raw.len() > MAX_ITEM_BYTES {
-        return Err(InvalidItem::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
+        return Err(ItemError::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
     }
     check_depth(raw, MAX_ITEM_DEPTH)?;
     Ok(Bytes::copy_from_slice(raw.trim_ascii()))
@@ -258,9 +258,9 @@ pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
 pub(super) struct ItemFields<'a>(Members<'a>);
 
 impl<'a> ItemFields<'a> {
-    pub(super) fn read(raw: &'a [u8]) -> Result<Self, InvalidItem> {
+    pub(super) fn read(raw: &'a [u8]) -> Result<Self, ItemError> {
         if !raw.trim_ascii_start().starts_with(b"{") {
-            return Err(InvalidItem::NotAnObject);
+            return Err(ItemError::NotAnObject);
         }
         let fields = Members::parse(raw)?;
         if fields.0.len() > MAX_FIELDS {
@@ -280,7 +280,7 @@ impl<'a> ItemFields<'a> {
 
     /// Checks the required fields of this kind. Returns the native name, and
     /// its raw text.
-    pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), InvalidItem> {
+    pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), ItemError> {
         let (common, own) = match kind {
             Kind::Tools => (COMMON, TOOL),
             Kind::Prompts => (COMMON, &[][..]),
@@ -292,23 +292,23 @@ impl<'a> ItemFields<'a> {
             self.expect_kind(field, *expected)?;
         }
         let field = kind.key();
-        let key = self.find(field).ok_or(InvalidItem::Missing { field })?;
+        let key = self.find(field).ok_or(ItemError::Missing { field })?;
         match kind {
             Kind::Skills => self.check_skill()?,
-            _ => self.find("name").map(|_| ()).ok_or(InvalidItem::Missing { field: "name" })?,
+            _ => self.find("name").map(|_| ()).ok_or(ItemError::Missing { field: "name" })?,
         }
         let native: String = serde_json::from_str(key).map_err(|_| JsonError::Syntax)?;
         let max = if field == "name" { MAX_NATIVE_NAME } else { MAX_URI };
         if native.is_empty() || native.len() > max {
-            return Err(InvalidItem::NameLength { field, len: native.len(), max });
+            return Err(ItemError::NameLength { field, len: native.len(), max });
         }
         if field != "name" && !has_only_stable_characters(&native) {
-            return Err(InvalidItem::UnstableUri { field });
+            return Err(ItemError::UnstableUri { field });
         }
         if kind == Kind::Templates {
             let (found, max) = (UriTemplate::parse(&native).count_expressions(), MAX_EXPRESSIONS);
             if found > max {
-                return Err(InvalidItem::TooManyExpressions { found, max });
+                return Err(ItemError::TooManyExpressions { found, max });
             }
         }
         Ok((NativeName::new(&native), key))
@@ -316,7 +316,7 @@ impl<'a> ItemFields<'a> {
 
     /// Checks a skill's frontmatter and files (`io.modelcontextprotocol/skills`, "Skill Entries"):
     /// hosts must not load an entry without them.
-    fn check_skill(&self) -> Result<(), InvalidItem> {
+    fn check_skill(&self) -> Result<(), ItemError> {
         #[derive(Deserialize)]
         struct SkillFile<'a> {
             #[serde(borrow)]
@@ -327,27 +327,27 @@ impl<'a> ItemFields<'a> {
             _size: u64,
         }
         let field = "frontmatter";
-        let frontmatter = self.find(field).ok_or(InvalidItem::Missing { field })?;
+        let frontmatter = self.find(field).ok_or(ItemError::Missing { field })?;
         let frontmatter = ItemFields::read(frontmatter.as_bytes())?;
         for field in ["name", "description"] {
             frontmatter.expect_kind(field, FieldKind::Text)?;
-            frontmatter.find(field).ok_or(InvalidItem::Missing { field })?;
+            frontmatter.find(field).ok_or(ItemError::Missing { field })?;
         }
-        let files = self.find("resources").ok_or(InvalidItem::SkillFiles)?;
+        let files = self.find("resources").ok_or(ItemError::SkillFiles)?;
         if serde_json::from_str::<Cow<'_, str>>(files).is_ok_and(|files| files == "dynamic") {
             return Ok(());
         }
         let files: Vec<SkillFile<'_>> =
-            serde_json::from_str(files).map_err(|_| InvalidItem::SkillFiles)?;
+            serde_json::from_str(files).map_err(|_| ItemError::SkillFiles)?;
         let is_stable = |file: &SkillFile<'_>| has_only_stable_characters(&file.uri);
         if files.iter().all(is_stable) {
             Ok(())
         } else {
-            Err(InvalidItem::UnstableUri { field: "resources" })
+            Err(ItemError::UnstableUri { field: "resources" })
         }
     }
 
-    fn expect_kind(&self, field: &'static str, expected: FieldKind) -> Result<(), InvalidItem> {
+    fn expect_kind(&self, field: &'static str, expected: FieldKind) -> Result<(), ItemError> {
         let first = self.find(field).and_then(|value| value.bytes().next());
         let found = match first {
             None => return Ok(()),
@@ -355,7 +355,7 @@ impl<'a> ItemFields<'a> {
             Some(b'{') => Some(FieldKind::Object),
             Some(_) => None,
         };
-        if found == Some(expected) { Ok(()) } else { Err(InvalidItem::Kind { field, expected }) }
+        if found == Some(expected) { Ok(()) } else { Err(ItemError::Kind { field, expected }) }
     }
 }
 

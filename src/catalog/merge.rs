@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::Rules;
-use super::item::{CatalogItem, InvalidItem};
+use super::item::{CatalogItem, ItemError};
 use super::kind::Kind;
 use super::naming::{NameForm, Naming};
 use super::offers::ServerOffers;
@@ -53,7 +53,7 @@ impl fmt::Display for ElementOrigin {
 
 /// A warning about a merge, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MergeWarning {
+pub enum MergeFault {
     /// Two elements have the same public name, and neither may be renamed.
     #[error(
         "duplicate public name {public:?}: {noun} {winner} keeps it, {noun} {loser} is left out",
@@ -99,7 +99,7 @@ pub enum MergeWarning {
         /// The tool.
         name: PublicName,
         /// The reason.
-        reason: InvalidItem,
+        reason: ItemError,
     },
     /// A server's tool has the configured name of a tool of the gateway itself.
     #[error("tool {tool} is left out: {public:?} is the name of a tool of the gateway itself")]
@@ -176,7 +176,7 @@ impl<T: ListedElement> NameCandidate<'_, T> {
 pub(super) fn name_tools<'a>(
     rules: &Rules,
     sources: &[MergeSource<'a>],
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Vec<NameCandidate<'a, Tool>> {
     let (naming, own) = (&rules.naming, reserved_names(rules));
     warnings.extend(sources.iter().flat_map(unlisted_overrides));
@@ -191,7 +191,7 @@ pub(super) fn name_tools<'a>(
         let is_taken = is_own(&one.name);
         if is_taken {
             let (public, tool) = (PublicName::new(&one.name), one.origin());
-            warnings.push(MergeWarning::OwnNameTaken { public, tool });
+            warnings.push(MergeFault::OwnNameTaken { public, tool });
         }
         !is_taken
     });
@@ -202,7 +202,7 @@ pub(super) fn name_tools<'a>(
 pub(super) fn name_prompts<'a>(
     naming: &Naming,
     sources: &[MergeSource<'a>],
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Vec<NameCandidate<'a, CatalogItem>> {
     let renames = HashMap::new();
     let mut candidates: Vec<_> =
@@ -212,19 +212,19 @@ pub(super) fn name_prompts<'a>(
 }
 
 /// Warnings for overrides of tools that an available server does not list.
-fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
+fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeFault> {
     let Some(list) = source.list else { return Vec::new() };
     let listed: HashSet<&str> = list.tools.iter().map(|tool| tool.native.as_str()).collect();
     let absent = source.rules.overrides().filter(|(native, _)| !listed.contains(native));
     let origin =
         |native| ElementOrigin { server: source.server.clone(), native: NativeName::new(native) };
-    absent.map(|(native, _)| MergeWarning::NoSuchTool { tool: origin(native) }).collect()
+    absent.map(|(native, _)| MergeFault::NoSuchTool { tool: origin(native) }).collect()
 }
 
 /// The configured names, each with the first tool that has it, listed or not.
 fn configured_names<'a>(
     sources: &[MergeSource<'a>],
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> HashMap<&'a str, ElementOrigin> {
     let mut renames = HashMap::new();
     for source in sources {
@@ -238,7 +238,7 @@ fn configured_names<'a>(
             if let Some(winner) = renames.get(name.as_str()) {
                 let (public, winner) = (name.clone(), ElementOrigin::clone(winner));
                 let kind = Kind::Tools;
-                warnings.push(MergeWarning::NameTaken { kind, public, winner, loser: origin });
+                warnings.push(MergeFault::NameTaken { kind, public, winner, loser: origin });
             } else {
                 renames.insert(name.as_str(), origin);
             }
@@ -251,7 +251,7 @@ fn configured_names<'a>(
 fn tool_candidates<'a>(
     naming: &Naming,
     source: &MergeSource<'a>,
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Vec<NameCandidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
@@ -295,19 +295,19 @@ fn change_tool(
     server: &ServerName,
     tool: &Arc<Tool>,
     settings: &Arc<TransformSettings>,
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Option<Arc<Tool>> {
     let origin = || ElementOrigin { server: server.clone(), native: tool.native.clone() };
     match Tool::transform(tool, settings) {
         Ok((changed, unknown)) => {
             let unknown = unknown.into_iter();
             warnings.extend(
-                unknown.map(|argument| MergeWarning::NoSuchArgument { tool: origin(), argument }),
+                unknown.map(|argument| MergeFault::NoSuchArgument { tool: origin(), argument }),
             );
             Some(changed)
         }
         Err(reason) => {
-            warnings.push(MergeWarning::ToolUnchangeable { tool: origin(), reason });
+            warnings.push(MergeFault::ToolUnchangeable { tool: origin(), reason });
             None
         }
     }
@@ -400,11 +400,11 @@ fn move_duplicates<T: ListedElement>(
 }
 
 /// A warning about a tool that has another name because its own is reserved.
-fn reserved_name(naming: &Naming, candidate: &NameCandidate<'_, Tool>) -> Option<MergeWarning> {
+fn reserved_name(naming: &Naming, candidate: &NameCandidate<'_, Tool>) -> Option<MergeFault> {
     let (origin, first) = (candidate.origin(), naming.first_form());
     candidate.form.filter(|form| *form != first)?;
     let reserved = naming.public_name(first, candidate.server, origin.native.as_str());
-    naming.is_reserved(&reserved).then(|| MergeWarning::NameReserved {
+    naming.is_reserved(&reserved).then(|| MergeFault::NameReserved {
         reserved: PublicName::new(&reserved),
         public: PublicName::new(&candidate.name),
         tool: origin,
@@ -417,7 +417,7 @@ fn drop_duplicates<'a, T: ListedElement>(
     kind: Kind,
     candidates: Vec<NameCandidate<'a, T>>,
     renames: &HashMap<&str, ElementOrigin>,
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Vec<NameCandidate<'a, T>> {
     let mut owners: HashMap<String, ElementOrigin> =
         renames.iter().map(|(name, owner)| ((*name).to_owned(), owner.clone())).collect();
@@ -430,7 +430,7 @@ fn drop_duplicates<'a, T: ListedElement>(
         } else if candidate.form.is_some() {
             // Duplicate configured names were reported when they were read.
             let (public, winner) = (PublicName::new(&candidate.name), winner.clone());
-            warnings.push(MergeWarning::NameTaken { kind, public, winner, loser: origin });
+            warnings.push(MergeFault::NameTaken { kind, public, winner, loser: origin });
         }
     }
     kept

@@ -67,10 +67,10 @@ pub use held::{HeldDefinitions, HeldName};
 pub use hidden_names::HiddenNames;
 use hidden_tools::HiddenTools;
 pub use identities::ElementIdentities;
-pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
+pub use item::{CatalogItem, FieldKind, ItemError, MAX_URI};
 pub use kind::{ByKind, DefinitionKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
-pub use merge::{ElementOrigin, MergeSource, MergeWarning};
+pub use merge::{ElementOrigin, MergeFault, MergeSource};
 pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListRules, MetaListing, meta_tool};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, ServerWords, TaskForm};
@@ -166,7 +166,7 @@ impl Catalog {
         rules: &Rules,
         sources: &[MergeSource<'_>],
         scope: &Scope,
-    ) -> (Self, Vec<MergeWarning>) {
+    ) -> (Self, Vec<MergeFault>) {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
         let mut tools = merge::name_tools(rules, sources, &mut warnings);

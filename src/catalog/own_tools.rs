@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Rules;
-use super::merge::MergeWarning;
+use super::merge::MergeFault;
 use super::selection::Scope;
 use super::tool::{HeaderRules, Tool};
 use crate::call::MetaTool;
@@ -23,12 +23,12 @@ pub(super) fn reserved_names(rules: &Rules) -> HashSet<&str> {
 pub(super) fn compile_own_tools(
     tools: &[OwnToolConfig],
     scope: &Scope,
-    warnings: &mut Vec<MergeWarning>,
+    warnings: &mut Vec<MergeFault>,
 ) -> Vec<Arc<Tool>> {
     let shown = tools.iter().filter(|tool| scope.admits_own_tool(tool.name.as_str()));
     let compiled = shown.filter_map(|tool| {
         let compiled = Tool::parse(listed_form(tool).as_bytes(), HeaderRules::Ignore);
-        let refused = |reason| MergeWarning::OwnToolInvalid { name: tool.name.clone(), reason };
+        let refused = |reason| MergeFault::OwnToolInvalid { name: tool.name.clone(), reason };
         compiled.map(Arc::new).map_err(|reason| warnings.push(refused(reason))).ok()
     });
     compiled.collect()

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::definition::{DefinitionCells, DefinitionDigest, canonical_definition};
-use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
+use super::item::{self, CatalogItem, ItemError, MAX_TEMPLATES};
 use super::kind::{ByKind, DefinitionKind, Kind};
 use super::offers::{ServerOffers, ServerWords};
 use super::scan::ScanFindings;
@@ -89,7 +89,7 @@ pub struct ServerList {
 
 /// An element that was left out: its kind, its name (or position), and the
 /// reason.
-pub type RejectedElement = (Kind, String, InvalidItem);
+pub type RejectedElement = (Kind, String, ItemError);
 
 impl ServerList {
     /// Checks the lists of a server. Elements with the same bytes as in the
@@ -325,7 +325,7 @@ fn check_elements<T: ListedElement>(
     kind: Kind,
     raws: &[Bytes],
     old: &[Arc<T>],
-    mut parse: impl FnMut(&[u8], Option<&Arc<T>>) -> Result<Arc<T>, InvalidItem>,
+    mut parse: impl FnMut(&[u8], Option<&Arc<T>>) -> Result<Arc<T>, ItemError>,
     refused: &mut Vec<RejectedElement>,
 ) -> Vec<Arc<T>> {
     let known: HashMap<&[u8], &Arc<T>> = old.iter().map(|one| (one.raw().as_ref(), one)).collect();
@@ -334,11 +334,11 @@ fn check_elements<T: ListedElement>(
     for (position, raw) in raws.iter().enumerate() {
         match parse(raw, known.get(raw.trim_ascii()).copied()) {
             Ok(one) if kind == Kind::Templates && found.len() >= MAX_TEMPLATES => {
-                let reason = InvalidItem::TooManyTemplates { max: MAX_TEMPLATES };
+                let reason = ItemError::TooManyTemplates { max: MAX_TEMPLATES };
                 refused.push((kind, one.native().to_string(), reason));
             }
             Ok(one) if names.insert(one.native().clone()) => found.push(one),
-            Ok(one) => refused.push((kind, one.native().to_string(), InvalidItem::Repeated)),
+            Ok(one) => refused.push((kind, one.native().to_string(), ItemError::Repeated)),
             Err(reason) => refused.push((kind, item::element_label(kind, raw, position), reason)),
         }
     }

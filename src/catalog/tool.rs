@@ -7,7 +7,7 @@ use http::HeaderValue;
 use serde_json::Value;
 
 use super::definition::DefinitionCells;
-use super::item::{InvalidItem, ItemFields, copy_within_bounds};
+use super::item::{ItemError, ItemFields, copy_within_bounds};
 use super::kind::Kind;
 use super::param_headers::{self, ParamHeader};
 use super::repair::{LegacyForm, RepairedEntry, legacy_form, repair_entry};
@@ -123,8 +123,8 @@ impl Tool {
     /// Checks and compiles one element of a server's `tools`.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the violated rule.
-    pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidItem> {
+    /// [`ItemError`] names the violated rule.
+    pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, ItemError> {
         Self::parse_within(raw, rules, &|_| SchemaExemption::None, &mut PatternBudget::default())
     }
 
@@ -135,7 +135,7 @@ impl Tool {
         rules: HeaderRules,
         exemption: &dyn Fn(&str) -> SchemaExemption,
         budget: &mut PatternBudget,
-    ) -> Result<Self, InvalidItem> {
+    ) -> Result<Self, ItemError> {
         let raw = copy_within_bounds(raw)?;
         // A duplicate key has no repair.
         ItemFields::read(&raw)?;
@@ -144,7 +144,7 @@ impl Tool {
         let fields = ItemFields::read(&shown)?;
         let bytes = ToolBytes::locate(&shown, &fields)?;
         let schema =
-            fields.find("inputSchema").ok_or(InvalidItem::Missing { field: "inputSchema" })?;
+            fields.find("inputSchema").ok_or(ItemError::Missing { field: "inputSchema" })?;
         let schema = schema::parse_schema(schema.as_bytes())?;
         let param_headers = match (param_headers::find_param_headers(&schema), rules) {
             (Ok(found), _) => found,

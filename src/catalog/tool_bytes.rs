@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::item::{InvalidItem, ItemFields};
+use super::item::{ItemError, ItemFields};
 use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::tool::TaskSupport;
@@ -35,8 +35,8 @@ impl ToolBytes {
     /// Reads a tool object.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the violated rule.
-    pub(super) fn parse(raw: Vec<u8>) -> Result<Self, InvalidItem> {
+    /// [`ItemError`] names the violated rule.
+    pub(super) fn parse(raw: Vec<u8>) -> Result<Self, ItemError> {
         let raw = Bytes::from(raw);
         Self::locate(&raw, &ItemFields::read(&raw)?)
     }
@@ -44,8 +44,8 @@ impl ToolBytes {
     /// Finds the positions in an object that was read.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the violated rule.
-    pub(super) fn locate(raw: &Bytes, fields: &ItemFields<'_>) -> Result<Self, InvalidItem> {
+    /// [`ItemError`] names the violated rule.
+    pub(super) fn locate(raw: &Bytes, fields: &ItemFields<'_>) -> Result<Self, ItemError> {
         let (native, name) = fields.check(Kind::Tools)?;
         let span = |part: &str| span_of(raw, part.as_bytes()).unwrap_or_default();
         let interface = fields.find("_meta").map(find_interface).unwrap_or_default();

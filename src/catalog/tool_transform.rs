@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::item::{InvalidItem, ItemFields};
+use super::item::{ItemError, ItemFields};
 use super::schema::{
     self, ArgumentEditFault, ArgumentSchema, PatternBudget, SchemaError, declared_arguments,
     edit_schema, required_arguments, schema_of_argument,
@@ -142,7 +142,7 @@ pub enum TransformFault {
     Arguments(#[from] ArgumentEditFault),
     /// The changed tool is not valid.
     #[error(transparent)]
-    Item(#[from] InvalidItem),
+    Item(#[from] ItemError),
 }
 
 /// A changed tool, and the configured arguments that its schema does not declare.
@@ -160,8 +160,8 @@ impl Tool {
     ) -> Result<ChangedTool, TransformFault> {
         let fields = ItemFields::read(listed.shown())?;
         let field = "inputSchema";
-        let raw = fields.find(field).ok_or(InvalidItem::Missing { field })?;
-        let own = schema::parse_schema(raw.as_bytes()).map_err(InvalidItem::from)?;
+        let raw = fields.find(field).ok_or(ItemError::Missing { field })?;
+        let own = schema::parse_schema(raw.as_bytes()).map_err(ItemError::from)?;
         let edits = &settings.arguments.edits;
         let declared = declared_arguments(&own);
         let unknown = edits.iter().map(|(name, _)| name);

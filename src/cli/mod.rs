@@ -256,7 +256,7 @@ impl CommonArgs {
 
     /// Replaces settings of the file by those of the command line.
     fn apply_overrides(&self, config: &mut Config) -> Result<(), String> {
-        let told = |option: &str, problem: &crate::config::ConfigProblem| {
+        let told = |option: &str, problem: &crate::config::SettingFault| {
             format!("{option}: {problem}; {}", problem.help_text())
         };
         if let Some(listen) = self.listen {

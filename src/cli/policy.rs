@@ -110,7 +110,7 @@ enum CaseFault {
     #[error("there is no profile {name:?}")]
     UnknownProfile { name: String },
     #[error("not a tool: {0}")]
-    Tool(#[from] crate::catalog::InvalidItem),
+    Tool(#[from] crate::catalog::ItemError),
 }
 
 pub(super) fn run(args: PolicyArgs) -> ExitCode {

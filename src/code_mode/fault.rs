@@ -113,7 +113,7 @@ pub enum ScriptFault {
     ForbiddenCall,
     /// The child sent a forbidden message, and was killed for it.
     #[error("the process that ran the code violated the protocol and was killed: {0}")]
-    Violation(ProtocolViolation),
+    Violation(ProtocolError),
     /// A signal ended the child, such as the one sent by a system without free memory.
     #[error("the process that ran the code was killed by signal {signal}{}", cause_of(*signal))]
     Signal {
@@ -127,7 +127,7 @@ pub enum ScriptFault {
 
 /// Forbidden message of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum ProtocolViolation {
+pub enum ProtocolError {
     /// A line that is too long.
     #[error("a message that is too long")]
     Length,

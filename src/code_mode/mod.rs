@@ -24,7 +24,7 @@ mod runner;
 mod worker;
 
 pub use confinement::ConfinementError;
-pub use fault::{CodePosition, ProtocolViolation, ScriptError, ScriptFault};
+pub use fault::{CodePosition, ProtocolError, ScriptError, ScriptFault};
 pub use limits::ScriptLimits;
 pub use probe::Probe;
 pub use runner::{RunningScript, ScriptCall, ScriptEvent, ScriptOutcome};

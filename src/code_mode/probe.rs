@@ -36,16 +36,16 @@ pub enum Probe {
 /// Error of an unknown probe name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown probe {name:?}")]
-pub struct UnknownProbe {
+pub struct UnknownProbeError {
     name: String,
 }
 
 impl FromStr for Probe {
-    type Err = UnknownProbe;
+    type Err = UnknownProbeError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownProbe> {
+    fn from_str(name: &str) -> Result<Self, UnknownProbeError> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, probe)| *probe).ok_or_else(|| UnknownProbe { name: name.to_owned() })
+        found.map(|(_, probe)| *probe).ok_or_else(|| UnknownProbeError { name: name.to_owned() })
     }
 }
 

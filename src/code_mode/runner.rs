@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::fault::ProtocolViolation;
+use super::fault::ProtocolError;
 use super::messages::{
     AnswerMessage, CallAnswer, CallMessage, EndMessage, MAX_PIECE, WorkerMessage,
     longest_from_worker, write_line,
@@ -101,7 +101,7 @@ enum Step {
     Message(WorkerMessage),
     /// The child has closed its output.
     Ended,
-    Violation(ProtocolViolation),
+    Violation(ProtocolError),
 }
 
 impl RunningScript {
@@ -198,9 +198,9 @@ impl RunningScript {
         self.child.as_ref().map(|child| child.process.id())
     }
 
-    async fn take_step(&mut self, step: Step) -> Result<Option<ScriptCall>, ProtocolViolation> {
+    async fn take_step(&mut self, step: Step) -> Result<Option<ScriptCall>, ProtocolError> {
         match step {
-            Step::Message(WorkerMessage::Ready) => return Err(ProtocolViolation::Malformed),
+            Step::Message(WorkerMessage::Ready) => return Err(ProtocolError::Malformed),
             Step::Message(WorkerMessage::Call(call)) => return self.take_call(call).map(Some),
             Step::Message(WorkerMessage::Printed(text)) => {
                 self.outcome.printed.push_str(&text);
@@ -208,7 +208,7 @@ impl RunningScript {
                     let kept = clip(&self.outcome.printed, self.limits.printed).len();
                     self.outcome.printed.truncate(kept);
                     self.outcome.is_cut = true;
-                    return Err(ProtocolViolation::Printed);
+                    return Err(ProtocolError::Printed);
                 }
             }
             Step::Message(WorkerMessage::Cut) => self.outcome.is_cut = true,
@@ -216,7 +216,7 @@ impl RunningScript {
                 let returned =
                     returned.map(|value| Bytes::from(String::from(Box::<str>::from(value))));
                 if returned.as_ref().is_some_and(|value| value.len() > self.limits.returned) {
-                    return Err(ProtocolViolation::Length);
+                    return Err(ProtocolError::Length);
                 }
                 self.outcome.returned = returned;
                 self.outcome.fault = fault;
@@ -231,23 +231,23 @@ impl RunningScript {
         Ok(None)
     }
 
-    fn take_call(&mut self, call: CallMessage) -> Result<ScriptCall, ProtocolViolation> {
+    fn take_call(&mut self, call: CallMessage) -> Result<ScriptCall, ProtocolError> {
         let CallMessage { id, tool, arguments } = call;
         let arguments = Bytes::from(String::from(Box::<str>::from(arguments)));
-        let tool = self.tools.get(tool).ok_or(ProtocolViolation::Call)?.clone();
+        let tool = self.tools.get(tool).ok_or(ProtocolError::Call)?.clone();
         if !arguments.starts_with(b"{") {
-            return Err(ProtocolViolation::Malformed);
+            return Err(ProtocolError::Malformed);
         }
         if arguments.len() > self.limits.arguments {
-            return Err(ProtocolViolation::Length);
+            return Err(ProtocolError::Length);
         }
         if self.outcome.calls >= self.limits.calls
             || self.pending.len() >= self.limits.parallel.max(1)
         {
-            return Err(ProtocolViolation::Calls);
+            return Err(ProtocolError::Calls);
         }
         if !self.pending.insert(id) {
-            return Err(ProtocolViolation::Call);
+            return Err(ProtocolError::Call);
         }
         self.outcome.calls += 1;
         Ok(ScriptCall { id, tool, arguments })
@@ -357,10 +357,10 @@ impl RunningChild {
             return match line {
                 Ok(Some(line)) => match serde_json::from_slice(&line) {
                     Ok(message) => Step::Message(message),
-                    Err(_) => Step::Violation(ProtocolViolation::Malformed),
+                    Err(_) => Step::Violation(ProtocolError::Malformed),
                 },
                 Ok(None) | Err(LineError::Io(_)) => Step::Ended,
-                Err(LineError::TooLong { .. }) => Step::Violation(ProtocolViolation::Length),
+                Err(LineError::TooLong { .. }) => Step::Violation(ProtocolError::Length),
             };
         }
     }

@@ -9,7 +9,7 @@ use crate::telemetry::audit::{ChainKey, RedactionRules, SyslogAddress};
 
 use super::macros::{choice, section};
 use super::numbers::CountSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
 use super::setting::{Setting, TextSetting};
@@ -94,7 +94,7 @@ impl TextSetting for SyslogSetting {
     fn parse_text(
         text: &str,
         reader: &ConfigReader<'_>,
-    ) -> Result<Option<SyslogAddress>, ConfigProblem> {
+    ) -> Result<Option<SyslogAddress>, SettingFault> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Some(SyslogAddress::Unix(reader.resolve_path(path))));
         }
@@ -126,7 +126,7 @@ impl Setting for ChainKeySetting {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
         let secret = <Secret as Setting>::read_value(node, reader)?;
         if ChainKey::new(secret.expose().as_bytes()).is_none() {
-            node.report_fault(reader, ConfigProblem::ShortChainKey);
+            node.report_fault(reader, SettingFault::ShortChainKey);
             return None;
         }
         Some(secret)
@@ -146,10 +146,10 @@ impl TextSetting for ArgumentsSizeSetting {
     const EXAMPLE: &'static str = "\"16KiB\"";
     const RULE: &'static str = <SizeSetting as TextSetting>::RULE;
 
-    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
         match SizeSetting::parse_text(text, reader)? {
             Some(size) if size > LARGEST_ARGUMENTS => {
-                Err(ConfigProblem::Range { min: "1B".into(), max: "256KiB".into() })
+                Err(SettingFault::Range { min: "1B".into(), max: "256KiB".into() })
             }
             size => Ok(size),
         }
@@ -168,7 +168,7 @@ impl TextSetting for ExpressionSetting {
     const WORD: &'static str = "regular expression";
     const EXAMPLE: &'static str = "'^iban$'";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let own = [text.to_owned()];
         let is_valid = text.len() <= LONGEST_EXPRESSION && RedactionRules::new(&own, &own).is_ok();
         Ok(is_valid.then(|| text.to_owned()))

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::maps::NameKey;
 use super::network::HeaderSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
 use super::server::ServerConfig;
@@ -57,14 +57,14 @@ impl From<TextPiece> for CallTextPart {
 impl NameKey<CallText> for HeaderName {
     const WORD: &'static str = "header";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
         HeaderSetting::from_text(text)
     }
 
-    fn check_value(CallText(parts): &CallText) -> Result<(), ConfigProblem> {
+    fn check_value(CallText(parts): &CallText) -> Result<(), SettingFault> {
         parts.iter().try_for_each(|part| match part {
             CallTextPart::Fixed(text) => <Self as NameKey<Secret>>::check_value(text),
-            CallTextPart::Header(name) if name == "x-api-key" => Err(ConfigProblem::KeyForwarded),
+            CallTextPart::Header(name) if name == "x-api-key" => Err(SettingFault::KeyForwarded),
             CallTextPart::Header(_) | CallTextPart::Claim(_) => Ok(()),
         })
     }
@@ -98,7 +98,7 @@ impl Setting for CallText {
         let parts: Vec<_> = pieces.into_iter().map(CallTextPart::from).collect();
         let is_of_call = |part: &CallTextPart| !matches!(part, CallTextPart::Fixed(_));
         if !parts.iter().any(is_of_call) {
-            node.report_fault(reader, ConfigProblem::FixedCallText);
+            node.report_fault(reader, SettingFault::FixedCallText);
             return None;
         }
         Some(Self(parts))

@@ -20,7 +20,7 @@ use super::network::{HeaderSetting, HostSetting};
 use super::numbers::CountSetting;
 use super::oauth::check_oauth;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::server::{Isolation, ServerConfig, is_openapi};
 use super::setting::{Section, Setting};
@@ -118,7 +118,7 @@ fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         && addresses_collide(open, inner)
         && let Some(node) = admin.find_node("listen").or_else(|| gateway.find_node("listen"))
     {
-        node.report_fault(reader, ConfigProblem::SameAddress);
+        node.report_fault(reader, SettingFault::SameAddress);
     }
 }
 
@@ -132,7 +132,7 @@ fn check_allowed_hosts<S: Section>(
         && lacks_allowed_hosts(address, &allowed)
         && let Some(node) = table.find_node("listen")
     {
-        node.report_fault(reader, ConfigProblem::HostsMissing { address });
+        node.report_fault(reader, SettingFault::HostsMissing { address });
     }
 }
 
@@ -145,7 +145,7 @@ fn check_naming(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
     let settings = ["name_format", "name_case", "reserved_names"];
     for node in settings.iter().filter_map(|key| gateway.find_node(key)) {
-        node.report_fault_at_key(reader, ConfigProblem::NoNaming);
+        node.report_fault_at_key(reader, SettingFault::NoNaming);
     }
 }
 
@@ -156,17 +156,17 @@ fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let receivers = ["url", "command", "file"].map(|key| events.find_node(key));
     match receivers.iter().flatten().collect::<Vec<_>>()[..] {
         [] if events.all_nodes().is_empty() => {}
-        [] => reader.report_fault(events.name_span.clone(), &events.key, ConfigProblem::NoReceiver),
+        [] => reader.report_fault(events.name_span.clone(), &events.key, SettingFault::NoReceiver),
         [_] => {}
-        [_, second, ..] => second.report_fault_at_key(reader, ConfigProblem::ManyReceivers),
+        [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyReceivers),
     }
     for (owner, key) in OWNED {
         if let (None, Some(node)) = (events.find_node(owner), events.find_node(key)) {
-            node.report_fault_at_key(reader, ConfigProblem::OtherReceiver { owner });
+            node.report_fault_at_key(reader, SettingFault::OtherReceiver { owner });
         }
     }
     if let (Some(url), None) = (events.find_node("url"), events.find_node("secret")) {
-        url.report_fault_at_key(reader, ConfigProblem::Unsigned);
+        url.report_fault_at_key(reader, SettingFault::Unsigned);
     }
 }
 
@@ -179,13 +179,13 @@ fn check_audit(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let sinks = [audit.find_node("file"), stdout, audit.find_node("syslog")];
     match sinks.iter().flatten().collect::<Vec<_>>()[..] {
         [] if audit.all_nodes().is_empty() => {}
-        [] => reader.report_fault(audit.name_span.clone(), &audit.key, ConfigProblem::NoAuditSink),
+        [] => reader.report_fault(audit.name_span.clone(), &audit.key, SettingFault::NoAuditSink),
         [_] => {}
-        [_, second, ..] => second.report_fault_at_key(reader, ConfigProblem::ManyAuditSinks),
+        [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyAuditSinks),
     }
     for (owner, key) in AUDIT_OWNED {
         if let (None, Some(node)) = (audit.find_node(owner), audit.find_node(key)) {
-            node.report_fault_at_key(reader, ConfigProblem::OtherAuditSetting { owner });
+            node.report_fault_at_key(reader, SettingFault::OtherAuditSetting { owner });
         }
     }
 }
@@ -217,7 +217,7 @@ fn check_clients_exist(
             == Some(AnonymousAccess::Loopback)
         && let Some(node) = gateway.find_node("listen")
     {
-        node.report_fault(reader, ConfigProblem::ClientsMissing { address });
+        node.report_fault(reader, SettingFault::ClientsMissing { address });
     }
 }
 
@@ -234,7 +234,7 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
                 continue;
             };
             if let Some(other) = taken.get(&key.hash) {
-                node.report_fault(reader, ConfigProblem::KeyTaken { other: other.clone() });
+                node.report_fault(reader, SettingFault::KeyTaken { other: other.clone() });
             } else {
                 taken.insert(key.hash, node.key);
             }
@@ -256,7 +256,7 @@ fn check_certificates(
     let mut known: HashMap<CertificateName, String> = HashMap::new();
     for node in clients.iter().filter_map(|client| client.find_node("certificates")) {
         if !has_ca {
-            node.report_fault(reader, ConfigProblem::NoClientCa);
+            node.report_fault(reader, SettingFault::NoClientCa);
         }
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         let Some(items) = node.expect_items::<Vec<CertificateName>>(quiet) else { continue };
@@ -265,7 +265,7 @@ fn check_certificates(
                 continue;
             };
             if let Some(other) = known.insert(name, item.key.clone()) {
-                item.report_fault(reader, ConfigProblem::CertificateTaken { other });
+                item.report_fault(reader, SettingFault::CertificateTaken { other });
             }
         }
     }
@@ -284,7 +284,7 @@ fn check_client_profiles(
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         let Some(items) = node.expect_items::<Vec<ProfileName>>(quiet) else { continue };
         if items.is_empty() {
-            node.report_fault(reader, ConfigProblem::NoProfiles);
+            node.report_fault(reader, SettingFault::NoProfiles);
         }
         for item in items {
             let Some(name) = <ProfileName as Setting>::read_value(&item, quiet) else { continue };
@@ -292,7 +292,7 @@ fn check_client_profiles(
                 let meant = nearest_choice(name.as_str(), &names);
                 item.report_fault(
                     reader,
-                    ConfigProblem::NoProfile { name: name.to_string(), meant },
+                    SettingFault::NoProfile { name: name.to_string(), meant },
                 );
             }
         }
@@ -317,7 +317,7 @@ fn check_interceptors<'a, 'b: 'a>(
             if !names.contains(&name.as_str()) {
                 let meant = nearest_choice(name.as_str(), &names);
                 let name = shorten_text(name.as_str());
-                item.report_fault(reader, ConfigProblem::NoInterceptor { name, meant });
+                item.report_fault(reader, SettingFault::NoInterceptor { name, meant });
             }
         }
     }
@@ -337,7 +337,7 @@ fn check_profile_servers(
             let name = pattern.as_str();
             if !name.contains(['*', '?']) && !names.contains(&name) {
                 let (name, meant) = (shorten_text(name), nearest_choice(name, &names));
-                item.report_fault(reader, ConfigProblem::NoServer { name, meant });
+                item.report_fault(reader, SettingFault::NoServer { name, meant });
             }
         }
     }
@@ -354,7 +354,7 @@ fn check_forwarded_keys(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
         if <HeaderSetting as Setting>::read_value(&node, quiet)
             .is_some_and(|name| name == "x-api-key")
         {
-            node.report_fault(reader, ConfigProblem::KeyForwarded);
+            node.report_fault(reader, SettingFault::KeyForwarded);
         }
     }
 }
@@ -366,7 +366,7 @@ fn check_timeouts(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         && max < timeout
         && let Some(node) = server.find_node("max_timeout").or_else(|| server.find_node("timeout"))
     {
-        node.report_fault(reader, ConfigProblem::TimeoutOrder);
+        node.report_fault(reader, SettingFault::TimeoutOrder);
     }
 }
 
@@ -383,7 +383,7 @@ fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         && most.flatten() == Some(0)
         && let Some(node) = server.find_node("max_instances")
     {
-        node.report_fault(reader, ConfigProblem::NoInstances);
+        node.report_fault(reader, SettingFault::NoInstances);
     }
 }
 
@@ -399,19 +399,19 @@ fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     let is_http = has("url") || is_openapi;
     // A server of no kind is reported elsewhere.
     let is_any = has("command") || is_http;
-    let mut refuse = |keys: &[&str], problem: fn() -> ConfigProblem| {
+    let mut refuse = |keys: &[&str], problem: fn() -> SettingFault| {
         for node in keys.iter().filter_map(|key| server.find_node(key)) {
             node.report_fault_at_key(reader, problem());
         }
     };
     if is_any && !has("command") {
-        refuse(&OF_CHILDREN, || ConfigProblem::OtherTarget { owner: "command" });
+        refuse(&OF_CHILDREN, || SettingFault::OtherTarget { owner: "command" });
     }
     if is_any && !is_http {
-        refuse(&OF_HTTP, || ConfigProblem::OtherTarget { owner: "url" });
+        refuse(&OF_HTTP, || SettingFault::OtherTarget { owner: "url" });
     }
     if is_openapi {
-        refuse(&OF_MCP, || ConfigProblem::McpOnly);
+        refuse(&OF_MCP, || SettingFault::McpOnly);
     }
 }
 
@@ -426,13 +426,13 @@ fn check_header_sources(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     let forwarded = forwarded.unwrap_or_default();
     for node in fixed.iter().chain(&of_calls) {
         if forwarded.iter().any(|name| name.as_str().eq_ignore_ascii_case(node.key_name())) {
-            let problem = ConfigProblem::TwoHeaderSources { other: "forward_headers" };
+            let problem = SettingFault::TwoHeaderSources { other: "forward_headers" };
             node.report_fault_at_key(reader, problem);
         }
     }
     for node in &of_calls {
         if fixed.iter().any(|other| other.key_name().eq_ignore_ascii_case(node.key_name())) {
-            node.report_fault_at_key(reader, ConfigProblem::TwoHeaderSources { other: "headers" });
+            node.report_fault_at_key(reader, SettingFault::TwoHeaderSources { other: "headers" });
         }
     }
 }
@@ -453,7 +453,7 @@ fn check_public_names(
             let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
             let Some(public) = <PublicName as Setting>::read_value(&name, quiet) else { continue };
             if let Some(other) = taken.get(&public) {
-                name.report_fault(reader, ConfigProblem::PublicNameTaken { other: other.clone() });
+                name.report_fault(reader, SettingFault::PublicNameTaken { other: other.clone() });
             } else {
                 taken.insert(public, tool.key);
             }
@@ -472,7 +472,7 @@ fn check_nested_tools(own_tools: &[ConfigTable<'_>], reader: &mut ConfigReader<'
         let called = <PublicName as Setting>::read_value(&tool, quiet);
         let called = called.filter(|name| own_tools.iter().any(|own| own.name == name.as_str()));
         if let Some(name) = called {
-            tool.report_fault(reader, ConfigProblem::NestedOwnTool { name: name.to_string() });
+            tool.report_fault(reader, SettingFault::NestedOwnTool { name: name.to_string() });
         }
     }
 }

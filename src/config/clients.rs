@@ -12,7 +12,7 @@ use toml::de::DeValue;
 use crate::call::ProfileName;
 
 use super::macros::section;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
@@ -168,7 +168,7 @@ impl Setting for KeyHash {
         let text = node.substitute_text::<Self>(reader)?;
         let hash = Self::from_text(&text);
         if hash.is_none() {
-            node.report_fault(reader, ConfigProblem::KeyHash);
+            node.report_fault(reader, SettingFault::KeyHash);
         }
         hash
     }
@@ -201,7 +201,7 @@ impl TextSetting for CertificateName {
     const RULE: &'static str = "`CN=`, `subject:`, `dns:`, `email:`, `uri:` or `ip:` and a name";
     const EXAMPLE: &'static str = "\"dns:ci.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let Some((kind, name)) = text.split_once(['=', ':']) else { return Ok(None) };
         let written = || name.to_owned();
         let is_empty = name.trim().is_empty();
@@ -259,7 +259,7 @@ impl SectionPart for Vec<ClientKey> {
         let more = table.read_setting::<Vec<ClientKeySetting>>("keys", Some("[]"), reader);
         let keys: Self = one?.map(ClientKey::lasting).into_iter().chain(more?).collect();
         if keys.is_empty() && table.find_node("certificates").is_none() {
-            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoKey);
+            reader.report_fault(table.name_span.clone(), &table.key, SettingFault::NoKey);
             return None;
         }
         Some(keys)
@@ -273,7 +273,7 @@ impl SectionPart for Arc<str> {
         let plain = (1..=64).contains(&table.name.len()) && table.name.chars().all(allowed);
         // The name that logs use for clients without a key.
         if !plain || table.name == "anonymous" {
-            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::ClientName);
+            reader.report_fault(table.name_span.clone(), &table.key, SettingFault::ClientName);
             return None;
         }
         Some(table.name.into())

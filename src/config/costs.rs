@@ -5,7 +5,7 @@ use super::clients::ClientConfig;
 use super::gateway::GatewayConfig;
 use super::issuers::IssuerConfig;
 use super::numbers::Count32;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::profiles::ProfileConfig;
 use super::quota::DailyQuota;
 use super::rate::Rate;
@@ -65,7 +65,7 @@ fn check_cost(tool: &ConfigTable<'_>, mut all: Vec<Allowance>, reader: &mut Conf
     add_quota::<ToolOverride>(tool, "quota_each", &mut all, reader);
     let exceeded = all.into_iter().find(|(_, most)| cost.is_some_and(|cost| cost > *most));
     if let Some((limit, most)) = exceeded {
-        node.report_fault(reader, ConfigProblem::CostTooHigh { limit, most });
+        node.report_fault(reader, SettingFault::CostTooHigh { limit, most });
     }
 }
 

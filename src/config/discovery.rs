@@ -13,7 +13,7 @@ use super::macros::{choice, section};
 use super::maps::NameKey;
 use super::numbers::CountSetting;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::profiles::ProfileConfig;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::Setting;
@@ -155,8 +155,8 @@ impl Setting for ToolAppetite {
 impl NameKey<ToolAppetite> for Pattern {
     const WORD: &'static str = "client's name";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
-        Self::new(text).ok_or(ConfigProblem::ClientPattern)
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
+        Self::new(text).ok_or(SettingFault::ClientPattern)
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn check_discovery(
     for profile in profiles {
         if lists_all(&profile, reader) {
             for node in ["pin", "intent"].into_iter().filter_map(|key| profile.find_node(key)) {
-                node.report_fault_at_key(reader, ConfigProblem::NoDiscovery);
+                node.report_fault_at_key(reader, SettingFault::NoDiscovery);
             }
         }
     }
@@ -188,7 +188,7 @@ pub(super) fn check_discovery(
     }
     for tool in own_tools {
         if let Some(meta) = MetaTool::with_name(tool.name) {
-            let problem = ConfigProblem::MetaToolName { name: meta.name() };
+            let problem = SettingFault::MetaToolName { name: meta.name() };
             reader.report_fault(tool.name_span.clone(), &tool.key, problem);
         }
     }

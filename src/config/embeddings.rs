@@ -11,7 +11,7 @@ use super::embedding_model::{EmbeddingModel, EmbeddingModelFault, MOST_DIMENSION
 use super::events::WebhookUrl;
 use super::macros::section;
 use super::numbers::CountSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::setting::{Setting, TextSetting};
@@ -79,7 +79,7 @@ impl Setting for ModelFolderSetting {
         match EmbeddingModel::load(&reader.resolve_path(text)) {
             Ok(model) => Some(model),
             Err(fault) => {
-                node.report_fault(reader, EmbeddingsProblem::Model(fault).into());
+                node.report_fault(reader, EmbeddingSettingsFault::Model(fault).into());
                 None
             }
         }
@@ -99,7 +99,7 @@ impl TextSetting for ModelNameSetting {
     const RULE: &'static str = "1 to 256 characters";
     const EXAMPLE: &'static str = "\"text-embedding-3-small\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let is_valid = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
         Ok(is_valid.then(|| text.to_owned()))
     }
@@ -114,7 +114,7 @@ impl TextSetting for PrefixSetting {
     const RULE: &'static str = "1 to 512 bytes, without control characters but line breaks";
     const EXAMPLE: &'static str = "\"query: \"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let is_forbidden = |letter: char| letter.is_control() && letter != '\n';
         let is_valid = (1..=512).contains(&text.len()) && !text.contains(is_forbidden);
         Ok(is_valid.then(|| text.to_owned()))
@@ -123,7 +123,7 @@ impl TextSetting for PrefixSetting {
 
 /// A fault of `[search.embeddings]`.
 #[derive(Debug, thiserror::Error)]
-pub enum EmbeddingsProblem {
+pub enum EmbeddingSettingsFault {
     /// The folder of the model cannot be used.
     #[error("not a static embedding model: {}", crate::text::error_chain(.0))]
     Model(EmbeddingModelFault),
@@ -141,7 +141,7 @@ pub enum EmbeddingsProblem {
     OtherSource,
 }
 
-impl EmbeddingsProblem {
+impl EmbeddingSettingsFault {
     /// Returns the correction, as an imperative.
     pub(super) fn help(&self) -> &'static str {
         match self {
@@ -166,19 +166,19 @@ pub(super) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader
     let Some(node) = search.find_node("embeddings") else { return };
     let Some(table) = node.as_table() else { return };
     let report =
-        |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>, problem: EmbeddingsProblem| {
+        |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>, problem: EmbeddingSettingsFault| {
             node.report_fault_at_key(reader, problem.into());
         };
     match (table.find_node("model"), table.find_node("url")) {
-        (None, None) => report(&node, reader, EmbeddingsProblem::NoSource),
-        (Some(_), Some(url)) => report(&url, reader, EmbeddingsProblem::TwoSources),
+        (None, None) => report(&node, reader, EmbeddingSettingsFault::NoSource),
+        (Some(_), Some(url)) => report(&url, reader, EmbeddingSettingsFault::TwoSources),
         (None, Some(url)) if table.find_node("model_name").is_none() => {
-            report(&url, reader, EmbeddingsProblem::NoModelName);
+            report(&url, reader, EmbeddingSettingsFault::NoModelName);
         }
         (None, Some(_)) => {}
         (Some(_), None) => {
             for node in OF_SERVICE.into_iter().filter_map(|key| table.find_node(key)) {
-                report(&node, reader, EmbeddingsProblem::OtherSource);
+                report(&node, reader, EmbeddingSettingsFault::OtherSource);
             }
         }
     }

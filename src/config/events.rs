@@ -9,10 +9,10 @@ use url::Url;
 use crate::telemetry::events::{EventType, SigningKey};
 
 use super::macros::section;
-use super::network::UrlProblem;
+use super::network::UrlFault;
 use super::network::is_safe_url;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::process::ProgramSetting;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
@@ -87,7 +87,7 @@ impl Setting for WebhookUrl {
         if is_safe_url(&url) {
             return Some(url);
         }
-        node.report_fault(reader, UrlProblem::Unencrypted.into());
+        node.report_fault(reader, UrlFault::Unencrypted.into());
         None
     }
 
@@ -113,7 +113,7 @@ impl Setting for SigningSecret {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
         let secret = <Secret as Setting>::read_value(node, reader)?;
         if SigningKey::parse(secret.expose()).is_err() {
-            node.report_fault(reader, ConfigProblem::SigningSecret);
+            node.report_fault(reader, SettingFault::SigningSecret);
             return None;
         }
         Some(secret)
@@ -133,12 +133,12 @@ impl TextSetting for EventTypePattern {
     const RULE: &'static str = <Pattern as TextSetting>::RULE;
     const EXAMPLE: &'static str = "\"server.*\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Pattern>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Pattern>, SettingFault> {
         let Some(pattern) = Pattern::new(text) else { return Ok(None) };
         if EventType::ALL.iter().any(|one| pattern.matches(one.name())) {
             return Ok(Some(pattern));
         }
-        Err(ConfigProblem::NoEventType)
+        Err(SettingFault::NoEventType)
     }
 }
 
@@ -151,7 +151,7 @@ impl TextSetting for EventSourceSetting {
     const RULE: &'static str = "1 to 128 visible ASCII characters";
     const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let is_valid = (1..=128).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte));
         Ok(is_valid.then(|| text.to_owned()))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 
 /// One fault of a configuration.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct ConfigFault {
     /// The setting, such as `servers.github.url`; empty for the whole file.
     pub key: String,
     /// The violated rule, with its help.
-    pub problem: ConfigProblem,
+    pub problem: SettingFault,
     excerpt: SourceExcerpt,
 }
 
@@ -57,7 +57,7 @@ pub struct ConfigFaults {
 pub(super) struct FoundProblem {
     pub(super) span: Range<usize>,
     pub(super) key: String,
-    pub(super) problem: ConfigProblem,
+    pub(super) problem: SettingFault,
 }
 
 /// The faults of one reading, with the context to report them.
@@ -86,7 +86,7 @@ impl ConfigFaults {
             let (key, excerpt) = (String::new(), last.excerpt.clone());
             list.push(ConfigFault {
                 key,
-                problem: ConfigProblem::More { count: left_out },
+                problem: SettingFault::More { count: left_out },
                 excerpt,
                 ..*last
             });

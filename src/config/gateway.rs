@@ -17,7 +17,7 @@ use super::macros::{choice, section};
 use super::naming::{NameCase, NameFormat, NamingChoice};
 use super::network::{HostSetting, IconSetting, OriginSetting};
 use super::numbers::{CountSetting, NonZeroSetting, ShareSetting};
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::rate::Rate;
 use super::reader::ConfigReader;
 use super::sandbox::UidRange;
@@ -405,10 +405,7 @@ impl TextSetting for StateDirSetting {
     const WORD: &'static str = "path";
     const EXAMPLE: &'static str = "\"/var/cache/trunkline\"";
 
-    fn parse_text(
-        text: &str,
-        reader: &ConfigReader<'_>,
-    ) -> Result<Option<StateDir>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<StateDir>, SettingFault> {
         Ok(match text {
             "auto" => Some(StateDir::Auto),
             "off" => Some(StateDir::Off),
@@ -425,15 +422,15 @@ impl TextSetting for LogFilter {
     const WORD: &'static str = "log filter";
     const EXAMPLE: &'static str = "\"info\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         check_log_filter(text).map(Some)
     }
 }
 
 /// Checks a log filter.
-pub(super) fn check_log_filter(text: &str) -> Result<String, ConfigProblem> {
+pub(super) fn check_log_filter(text: &str) -> Result<String, SettingFault> {
     match check_directives(text) {
         Ok(()) if !text.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err(ConfigProblem::Filter),
+        _ => Err(SettingFault::Filter),
     }
 }

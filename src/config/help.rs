@@ -1,9 +1,9 @@
 //! Corrections of settings that are the same for every value.
 
-use super::network::UrlProblem;
-use super::problem::ConfigProblem;
+use super::network::UrlFault;
+use super::problem::SettingFault;
 
-impl ConfigProblem {
+impl SettingFault {
     /// The help of problems with a constant help.
     #[expect(clippy::too_many_lines, reason = "a table with a row for each problem")]
     pub(super) fn fixed_help(&self) -> &'static str {
@@ -23,10 +23,10 @@ impl ConfigProblem {
                 "remove it, or use the other kind of server"
             }
             Self::SchemeName => "write the name as in `components.securitySchemes` of the document",
-            Self::Url(UrlProblem::Credentials) => {
+            Self::Url(UrlFault::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }
-            Self::Url(UrlProblem::Unencrypted) => "write https://, or an address of this machine",
+            Self::Url(UrlFault::Unencrypted) => "write https://, or an address of this machine",
             Self::Url(_) => "write a complete URL that starts with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",

@@ -12,7 +12,7 @@ use super::events::WebhookUrl;
 use super::macros::{choice, section};
 use super::maps::PluralName;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::setting::{SectionPart, TextSetting};
@@ -96,10 +96,10 @@ impl InterceptorName {
         &self.0
     }
 
-    fn from_text(text: &str) -> Result<Self, ConfigProblem> {
+    fn from_text(text: &str) -> Result<Self, SettingFault> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let is_valid = (1..=32).contains(&text.len()) && text.chars().all(allowed);
-        if is_valid { Ok(Self(text.into())) } else { Err(ConfigProblem::InterceptorName) }
+        if is_valid { Ok(Self(text.into())) } else { Err(SettingFault::InterceptorName) }
     }
 }
 
@@ -123,7 +123,7 @@ impl TextSetting for InterceptorName {
     const WORD: &'static str = "interceptor's name";
     const EXAMPLE: &'static str = "\"pii\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Self::from_text(text).map(Some)
     }
 }

@@ -12,7 +12,7 @@ use crate::call::ProfileName;
 use super::macros::{choice, section};
 use super::maps::NameKey;
 use super::network::parse_safe_url;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::quota::DailyQuota;
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{SectionPart, TextSetting};
@@ -130,7 +130,7 @@ impl SectionPart for IssuerName {
         // No colon: it ends the issuer's name in the name of a user.
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if !(1..=32).contains(&table.name.len()) || !table.name.chars().all(allowed) {
-            let problem = IssuerProblem::Name.into();
+            let problem = IssuerFault::Name.into();
             reader.report_fault(table.name_span.clone(), &table.key, problem);
             return None;
         }
@@ -171,7 +171,7 @@ impl TextSetting for IssuerUrl {
     const WORD: &'static str = "URL of an authorization server";
     const EXAMPLE: &'static str = "\"https://login.example.com/realms/acme\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let url = parse_safe_url(text)?;
         Ok(url.query().is_none().then(|| text.to_owned()))
     }
@@ -186,7 +186,7 @@ impl TextSetting for ClientId {
     const RULE: &'static str = "1 to 256 visible ASCII characters";
     const EXAMPLE: &'static str = "\"6e74172b-f56f-4843-9a4a-16c6a4d5c4d0\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let is_valid =
             (1..=256).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
         Ok(is_valid.then(|| text.to_owned()))
@@ -201,7 +201,7 @@ impl TextSetting for SafeUrl {
     const WORD: &'static str = "HTTPS URL";
     const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, SettingFault> {
         Ok(Some(parse_safe_url(text)?))
     }
 }
@@ -214,7 +214,7 @@ impl TextSetting for PublicUrl {
     const WORD: &'static str = "HTTPS URL without a query";
     const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, SettingFault> {
         let url = parse_safe_url(text)?;
         Ok(Some(url).filter(|url| url.query().is_none()))
     }
@@ -257,9 +257,9 @@ impl TextSetting for ScopeName {
     const RULE: &'static str = "visible ASCII characters without spaces, `\"` and `\\`";
     const EXAMPLE: &'static str = "\"mcp:read\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         if text == OFFLINE_ACCESS {
-            return Err(IssuerProblem::OfflineAccess.into());
+            return Err(IssuerFault::OfflineAccess.into());
         }
         Ok(Self::new(text))
     }
@@ -268,8 +268,8 @@ impl TextSetting for ScopeName {
 impl NameKey<Vec<Self>> for ScopeName {
     const WORD: &'static str = "scope";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
-        Self::new(text).ok_or(IssuerProblem::ScopeName.into())
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
+        Self::new(text).ok_or(IssuerFault::ScopeName.into())
     }
 }
 
@@ -277,14 +277,14 @@ impl NameKey<Vec<Self>> for ScopeName {
 impl NameKey<Self> for ScopeName {
     const WORD: &'static str = "scope";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
-        Self::new(text).ok_or(IssuerProblem::ScopeName.into())
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
+        Self::new(text).ok_or(IssuerFault::ScopeName.into())
     }
 }
 
 /// A fault of the settings of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IssuerProblem {
+pub enum IssuerFault {
     /// The `NAME` of `[issuers.NAME]` is invalid.
     #[error("not the name of an issuer")]
     Name,
@@ -317,7 +317,7 @@ pub enum IssuerProblem {
     NobodyHasScopes,
 }
 
-impl IssuerProblem {
+impl IssuerFault {
     /// Returns the correction of the fault.
     pub(super) fn help(&self) -> &'static str {
         match self {

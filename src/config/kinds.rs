@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::{SectionOutline, Setting, TextSetting};
 
@@ -179,7 +179,7 @@ impl TextSetting for String {
     const WORD: &'static str = "text";
     const EXAMPLE: &'static str = "\"…\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Some(text.to_owned()))
     }
 }
@@ -189,7 +189,7 @@ impl TextSetting for PathBuf {
     const WORD: &'static str = "path";
     const EXAMPLE: &'static str = "\"certs/server.pem\"";
 
-    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let usable = !text.is_empty() && !text.contains('\0');
         Ok(usable.then(|| reader.resolve_path(text)))
     }

@@ -11,7 +11,7 @@ use crate::call::{NativeName, ServerName};
 use super::clients::ClientConfig;
 use super::issuers::IssuerConfig;
 use super::network::HeaderSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::profiles::ProfileConfig;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
@@ -24,10 +24,10 @@ pub(super) trait NameKey<V>: Sized + PartialEq {
     const WORD: &'static str;
 
     /// Parses the name.
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem>;
+    fn parse_name(text: &str) -> Result<Self, SettingFault>;
 
     /// Checks the value.
-    fn check_value(_value: &V) -> Result<(), ConfigProblem> {
+    fn check_value(_value: &V) -> Result<(), SettingFault> {
         Ok(())
     }
 }
@@ -35,38 +35,38 @@ pub(super) trait NameKey<V>: Sized + PartialEq {
 impl NameKey<Secret> for HeaderName {
     const WORD: &'static str = "header";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
         HeaderSetting::from_text(text)
     }
 
-    fn check_value(value: &Secret) -> Result<(), ConfigProblem> {
-        HeaderValue::from_str(value.expose()).map(drop).map_err(|_| ConfigProblem::HeaderValue)
+    fn check_value(value: &Secret) -> Result<(), SettingFault> {
+        HeaderValue::from_str(value.expose()).map(drop).map_err(|_| SettingFault::HeaderValue)
     }
 }
 
 impl NameKey<Secret> for String {
     const WORD: &'static str = "variable";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
         // Less strict than a substitution's name: some programs read names like npm_config_a-b.
         let wrong = |c: char| c == '=' || c.is_whitespace() || c.is_control();
         let valid = !text.is_empty() && !text.contains(wrong);
-        if valid { Ok(text.to_owned()) } else { Err(ConfigProblem::EnvName) }
+        if valid { Ok(text.to_owned()) } else { Err(SettingFault::EnvName) }
     }
 
-    fn check_value(value: &Secret) -> Result<(), ConfigProblem> {
-        if value.expose().contains('\0') { Err(ConfigProblem::Nul) } else { Ok(()) }
+    fn check_value(value: &Secret) -> Result<(), SettingFault> {
+        if value.expose().contains('\0') { Err(SettingFault::Nul) } else { Ok(()) }
     }
 }
 
 impl NameKey<String> for String {
     const WORD: &'static str = "template variable";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
         // RFC 6570, "Variables".
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%');
         let valid = !text.is_empty() && text.chars().all(allowed);
-        if valid { Ok(text.to_owned()) } else { Err(ConfigProblem::TemplateVariable) }
+        if valid { Ok(text.to_owned()) } else { Err(SettingFault::TemplateVariable) }
     }
 }
 
@@ -93,7 +93,7 @@ impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
         for node in table.all_nodes() {
             match read_pair(&node, reader) {
                 Some((name, _)) if pairs.iter().any(|(other, _)| *other == name) => {
-                    node.report_fault_at_key(reader, ConfigProblem::Twice);
+                    node.report_fault_at_key(reader, SettingFault::Twice);
                 }
                 Some(pair) => pairs.push(pair),
                 None => whole = false,

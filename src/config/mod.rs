@@ -91,7 +91,7 @@ pub use discovery::{
 };
 pub use docs::{json_schema, reference};
 pub use embedding_model::{EmbeddingModel, EmbeddingModelFault};
-pub use embeddings::{EmbeddingsConfig, EmbeddingsProblem};
+pub use embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
@@ -102,13 +102,13 @@ pub use gateway_files::GatewayFiles;
 pub use interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
-pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgorithm};
+pub use issuers::{IssuerConfig, IssuerFault, IssuerName, ScopeName, TokenAlgorithm};
 pub use memory::ReducedBound;
 pub use naming::{NameCase, NameFormat, NamingChoice};
-pub use network::{UrlProblem, is_own_machine, is_safe_url};
+pub use network::{UrlFault, is_own_machine, is_safe_url};
 pub use oauth::{
     CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
-    OauthProblem, TokenEndpointAuth, is_scope_token,
+    OauthFault, TokenEndpointAuth, is_scope_token,
 };
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
@@ -122,7 +122,7 @@ pub use policy::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
     MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
-pub use problem::ConfigProblem;
+pub use problem::SettingFault;
 pub use profiles::ProfileConfig;
 pub use quota::DailyQuota;
 pub use rate::Rate;
@@ -265,12 +265,12 @@ impl Config {
     /// # Errors
     /// The address collides with the admin listener's, or is reachable by other machines and
     /// `public_url` is missing beside `[issuers]`.
-    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), ConfigProblem> {
+    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), SettingFault> {
         if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
-            return Err(ConfigProblem::SameAddress);
+            return Err(SettingFault::SameAddress);
         }
         if token_checks::needs_public_url(self, address) {
-            return Err(IssuerProblem::NoPublicUrl { address }.into());
+            return Err(IssuerFault::NoPublicUrl { address }.into());
         }
         self.gateway.listen = address;
         Ok(())
@@ -332,18 +332,18 @@ impl Config {
     ///
     /// # Errors
     /// The filter does not parse.
-    pub fn log_at(&mut self, level: &str) -> Result<(), ConfigProblem> {
+    pub fn log_at(&mut self, level: &str) -> Result<(), SettingFault> {
         self.log.level = gateway::check_log_filter(level)?;
         Ok(())
     }
 }
 
 /// The text up to the first invalid byte, and a fault for the rest.
-fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
+fn decode_text(source: &ConfigSource) -> (&str, Option<SettingFault>) {
     let len = source.bytes.len();
     let mut chunks = source.bytes.utf8_chunks();
     let text = chunks.next().map_or("", |chunk| chunk.valid());
-    let problem = (text.len() < len).then_some(ConfigProblem::NotUtf8);
+    let problem = (text.len() < len).then_some(SettingFault::NotUtf8);
     // Some editors begin a file with a byte order mark; TOML ignores it.
     (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
 }

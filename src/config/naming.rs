@@ -1,7 +1,7 @@
 //! The settings of public names.
 
 use super::macros::choice;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -60,7 +60,7 @@ impl TextSetting for NameFormat {
     const WORD: &'static str = "name format";
     const EXAMPLE: &'static str = "\"mcp_{server}_{tool}\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let once = |part: &str| text.matches(part).count() == 1;
         let literal = text.replacen(SERVER, "", 1).replacen(TOOL, "", 1);
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -68,7 +68,7 @@ impl TextSetting for NameFormat {
             && once(TOOL)
             && literal.len() <= MAX_LITERAL
             && literal.chars().all(plain);
-        if valid { Ok(Some(Self(text.to_owned()))) } else { Err(ConfigProblem::NameFormat) }
+        if valid { Ok(Some(Self(text.to_owned()))) } else { Err(SettingFault::NameFormat) }
     }
 
     fn schema_pattern() -> Option<&'static str> {

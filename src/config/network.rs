@@ -8,13 +8,13 @@ use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use url::{Host, Url};
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::{Setting, TextSetting};
 
 /// Reason why a URL is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UrlProblem {
+pub enum UrlFault {
     /// It does not parse.
     #[error("{0}")]
     Parse(#[from] url::ParseError),
@@ -39,7 +39,7 @@ impl TextSetting for SocketAddr {
     const RULE: &'static str = "an IP address and a port";
     const EXAMPLE: &'static str = "\"127.0.0.1:8080\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(text.parse().ok())
     }
 }
@@ -53,7 +53,7 @@ impl TextSetting for HostSetting {
     const RULE: &'static str = "a name without scheme and path";
     const EXAMPLE: &'static str = "\"mcp.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         Ok(is_host(text).then(|| text.to_ascii_lowercase()))
     }
 }
@@ -68,7 +68,7 @@ impl TextSetting for OriginSetting {
     const RULE: &'static str = "a scheme and a host, without path";
     const EXAMPLE: &'static str = "\"https://app.example.com\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let text = text.to_ascii_lowercase();
         let Some((scheme, host)) = text.split_once("://") else { return Ok(None) };
         if !is_scheme(scheme) || !is_host(host) {
@@ -101,7 +101,7 @@ impl TextSetting for IconSetting {
     const RULE: &'static str = "an http(s) URL or `data:image/…`";
     const EXAMPLE: &'static str = "\"https://example.com/icon.png\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let valid = text.starts_with("data:image/") || parse_http_url(text).is_ok();
         Ok(valid.then(|| text.to_owned()))
     }
@@ -133,21 +133,21 @@ impl Setting for Url {
     }
 }
 
-pub(super) fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
+pub(super) fn parse_http_url(text: &str) -> Result<Url, UrlFault> {
     let url = Url::parse(text)?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(UrlProblem::Scheme);
+        return Err(UrlFault::Scheme);
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(UrlProblem::Credentials);
+        return Err(UrlFault::Credentials);
     }
-    if url.fragment().is_some() { Err(UrlProblem::Fragment) } else { Ok(url) }
+    if url.fragment().is_some() { Err(UrlFault::Fragment) } else { Ok(url) }
 }
 
 /// Parses a URL that is HTTPS, or HTTP of this machine.
-pub(super) fn parse_safe_url(text: &str) -> Result<Url, UrlProblem> {
+pub(super) fn parse_safe_url(text: &str) -> Result<Url, UrlFault> {
     let url = parse_http_url(text)?;
-    if is_safe_url(&url) { Ok(url) } else { Err(UrlProblem::Unencrypted) }
+    if is_safe_url(&url) { Ok(url) } else { Err(UrlFault::Unencrypted) }
 }
 
 /// Returns true if requests to an HTTP URL cannot be read on the way: it is HTTPS, or of this
@@ -172,7 +172,7 @@ impl TextSetting for IpNet {
     const RULE: &'static str = "an IP address, or a range of them as `ADDRESS/BITS`";
     const EXAMPLE: &'static str = "\"10.1.0.0/16\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let one = || text.parse::<IpAddr>().map(Self::from);
         Ok(text.parse().or_else(|_| one()).ok())
     }
@@ -183,16 +183,15 @@ pub(super) struct HeaderSetting;
 
 impl HeaderSetting {
     /// Parses a name, and rejects headers that the gateway writes itself.
-    pub(super) fn from_text(text: &str) -> Result<HeaderName, ConfigProblem> {
-        let name =
-            HeaderName::from_bytes(text.as_bytes()).map_err(|_| ConfigProblem::HeaderName)?;
+    pub(super) fn from_text(text: &str) -> Result<HeaderName, SettingFault> {
+        let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| SettingFault::HeaderName)?;
         let lower = name.as_str();
         if lower.starts_with("mcp-") {
             let reason = "headers that begin with Mcp- are reserved for the protocol";
-            return Err(ConfigProblem::HeaderReserved { reason });
+            return Err(SettingFault::HeaderReserved { reason });
         }
         match RESERVED.iter().find(|(_, names)| names.contains(&lower)) {
-            Some((reason, _)) => Err(ConfigProblem::HeaderReserved { reason }),
+            Some((reason, _)) => Err(SettingFault::HeaderReserved { reason }),
             None => Ok(name),
         }
     }
@@ -203,7 +202,7 @@ impl TextSetting for HeaderSetting {
     const WORD: &'static str = "header name";
     const EXAMPLE: &'static str = "\"X-Request-Id\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<HeaderName>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<HeaderName>, SettingFault> {
         Self::from_text(text).map(Some)
     }
 }

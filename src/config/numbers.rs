@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
@@ -37,7 +37,7 @@ impl<const MIN: u32, const MAX: u32> Setting for CountSetting<MIN, MAX> {
             Ok(value) if (MIN..=MAX).contains(&value) => usize::try_from(value).ok(),
             _ => {
                 let (min, max) = (MIN.to_string(), MAX.to_string());
-                node.report_fault(reader, ConfigProblem::Range { min, max });
+                node.report_fault(reader, SettingFault::Range { min, max });
                 None
             }
         }
@@ -121,7 +121,7 @@ impl Setting for ShareSetting {
         };
         let share = value.filter(|value| (0.0..=1.0).contains(value));
         if share.is_none() {
-            node.report_fault(reader, ConfigProblem::Range { min: "0".into(), max: "1".into() });
+            node.report_fault(reader, SettingFault::Range { min: "0".into(), max: "1".into() });
         }
         share
     }

@@ -9,7 +9,7 @@ use url::Url;
 use super::check::setting_value;
 use super::issuers::{IssuerName, IssuerUrl, SafeUrl, TokenAlgorithm};
 use super::macros::{choice, section};
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::server::{Isolation, ServerConfig, ServerKind};
@@ -239,7 +239,7 @@ impl TextSetting for OauthScope {
     const RULE: &'static str = "visible ASCII characters without spaces, `\"` and `\\`";
     const EXAMPLE: &'static str = "\"repo:read\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         Ok(is_scope_token(text).then(|| text.to_owned()))
     }
 }
@@ -252,7 +252,7 @@ pub fn is_scope_token(text: &str) -> bool {
 
 /// A fault of the settings of an OAuth client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OauthProblem {
+pub enum OauthFault {
     /// A secret or a key without its client.
     #[error("the setting belongs to a registered client, but there is no `client_id`")]
     NoClientId,
@@ -301,7 +301,7 @@ pub enum OauthProblem {
     SharedSession,
 }
 
-impl OauthProblem {
+impl OauthFault {
     /// Returns the correction of the fault.
     pub(super) fn help(self) -> &'static str {
         match self {
@@ -341,20 +341,20 @@ impl ServerConfig {
 
 impl OauthConfig {
     /// The faults between its settings, each with the key that it is reported at.
-    pub(super) fn faults(&self) -> Vec<(&'static str, OauthProblem)> {
+    pub(super) fn faults(&self) -> Vec<(&'static str, OauthFault)> {
         let mut faults = Vec::new();
         if self.client_id.is_none() {
             if self.client_secret.is_some() {
-                faults.push(("client_secret", OauthProblem::NoClientId));
+                faults.push(("client_secret", OauthFault::NoClientId));
             }
             if self.private_key.is_some() {
-                faults.push(("private_key", OauthProblem::NoClientId));
+                faults.push(("private_key", OauthFault::NoClientId));
             }
         }
         let has_credentials = self.client_secret.is_some() || self.private_key.is_some();
         let may_log_in = self.client_id.is_some() && has_credentials;
         if self.grant == GrantKind::ClientCredentials && !may_log_in {
-            faults.push(("grant", OauthProblem::NoCredentials));
+            faults.push(("grant", OauthFault::NoCredentials));
         }
         faults.extend(self.missing().map(|fault| ("grant", fault)));
         faults.extend(self.misplaced());
@@ -362,17 +362,16 @@ impl OauthConfig {
             TokenEndpointAuth::PrivateKeyJwt if self.private_key.is_none() => Some("`private_key`"),
             _ => None,
         };
-        faults.extend(
-            needed.map(|needed| ("token_endpoint_auth", OauthProblem::AuthNeeds { needed })),
-        );
+        faults
+            .extend(needed.map(|needed| ("token_endpoint_auth", OauthFault::AuthNeeds { needed })));
         faults
     }
 }
 
 impl OauthConfig {
     /// The settings that the grant lacks.
-    fn missing(&self) -> Option<OauthProblem> {
-        let lacks = |needed| Some(OauthProblem::GrantNeeds { grant: self.grant.as_str(), needed });
+    fn missing(&self) -> Option<OauthFault> {
+        let lacks = |needed| Some(OauthFault::GrantNeeds { grant: self.grant.as_str(), needed });
         match self.grant {
             // The tokens of clients would go to any authorization server that the server names.
             GrantKind::TokenExchange if self.client_id.is_none() || self.issuer.is_none() => {
@@ -396,7 +395,7 @@ impl OauthConfig {
     }
 
     /// The settings that belong to other grants, or that contradict each other.
-    fn misplaced(&self) -> Vec<(&'static str, OauthProblem)> {
+    fn misplaced(&self) -> Vec<(&'static str, OauthFault)> {
         use GrantKind::{AuthorizationCode, IdJag, JwtBearer, TokenExchange};
         let is_set = [
             ("callback", self.callback == CallbackChoice::Server, &[AuthorizationCode][..]),
@@ -420,7 +419,7 @@ impl OauthConfig {
         };
         let misplaced = is_set.iter().filter(|(_, set, of)| *set && !of.contains(&self.grant));
         let misplaced =
-            misplaced.map(|(key, _, of)| (*key, OauthProblem::OtherGrant { grants: name(of) }));
+            misplaced.map(|(key, _, of)| (*key, OauthFault::OtherGrant { grants: name(of) }));
         let pairs = [
             ("assertion_file", self.assertion.is_some() && self.assertion_file.is_some()),
             (
@@ -430,7 +429,7 @@ impl OauthConfig {
             ("actor_token_file", self.actor_token.is_some() && self.actor_token_file.is_some()),
         ];
         let twice = pairs.into_iter().filter(|(_, both)| *both);
-        misplaced.chain(twice.map(|(key, _)| (key, OauthProblem::TwoPlaces))).collect()
+        misplaced.chain(twice.map(|(key, _)| (key, OauthFault::TwoPlaces))).collect()
     }
 }
 
@@ -447,12 +446,12 @@ fn check_subject_issuer(
     match &oauth.subject_issuer {
         None if issuers.len() > 1 => {
             if let Some(node) = table.find_node("grant") {
-                node.report_fault_at_key(reader, OauthProblem::ManyIssuers.into());
+                node.report_fault_at_key(reader, OauthFault::ManyIssuers.into());
             }
         }
         Some(name) if issuers.iter().all(|issuer| issuer.name != name.as_str()) => {
             if let Some(node) = table.find_node("subject_issuer") {
-                node.report_fault(reader, OauthProblem::UnknownIssuer.into());
+                node.report_fault(reader, OauthFault::UnknownIssuer.into());
             }
         }
         _ => {}
@@ -474,7 +473,7 @@ pub(super) fn check_oauth(
         }
     }
     if let Some(node) = server.find_node("aws") {
-        node.report_fault_at_key(reader, OauthProblem::AwsToo.into());
+        node.report_fault_at_key(reader, OauthFault::AwsToo.into());
     }
     check_subject_issuer(&table, (&oauth, issuers), reader);
     let headers = ["headers", "call_headers"].map(|key| server.find_node(key)?.as_table());
@@ -483,7 +482,7 @@ pub(super) fn check_oauth(
         node.key.rsplit('.').next().is_some_and(|key| key.eq_ignore_ascii_case("authorization"))
     };
     if let Some(node) = headers.iter().find(is_token) {
-        node.report_fault_at_key(reader, OauthProblem::TwoAuthorizations.into());
+        node.report_fault_at_key(reader, OauthFault::TwoAuthorizations.into());
     }
     let isolation =
         setting_value::<ServerConfig, Option<Isolation>>(server, "isolation", reader).flatten();
@@ -491,6 +490,6 @@ pub(super) fn check_oauth(
         && isolation == Some(Isolation::Shared)
         && let Some(node) = server.find_node("isolation")
     {
-        node.report_fault(reader, OauthProblem::SharedSession.into());
+        node.report_fault(reader, OauthFault::SharedSession.into());
     }
 }

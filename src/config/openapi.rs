@@ -15,7 +15,7 @@ use super::maps::NameKey;
 use super::network::parse_http_url;
 use super::oauth::OauthConfig;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::setting::{Section, SectionPart, Setting, SettingRow};
@@ -332,18 +332,18 @@ fn parse_rule(text: &str) -> Option<OperationRule> {
 impl NameKey<SchemeCredential> for String {
     const WORD: &'static str = "security scheme";
 
-    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
-        if text.is_empty() { Err(ConfigProblem::SchemeName) } else { Ok(text.to_owned()) }
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
+        if text.is_empty() { Err(SettingFault::SchemeName) } else { Ok(text.to_owned()) }
     }
 
-    fn check_value(value: &SchemeCredential) -> Result<(), ConfigProblem> {
+    fn check_value(value: &SchemeCredential) -> Result<(), SettingFault> {
         let texts = match value {
             SchemeCredential::Value(value) => [value.expose(), ""],
             SchemeCredential::Login(login) => [login.username.as_str(), login.password.expose()],
         };
         // It becomes part of a header or a URL.
         let is_clean = texts.iter().all(|text| !text.contains(char::is_control));
-        if is_clean { Ok(()) } else { Err(ConfigProblem::HeaderValue) }
+        if is_clean { Ok(()) } else { Err(SettingFault::HeaderValue) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -116,7 +116,7 @@ impl TextSetting for Pattern {
     const RULE: &'static str = "1 to 128 characters, with `*` and `?`";
     const EXAMPLE: &'static str = "\"search_*\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Self::new(text))
     }
 }

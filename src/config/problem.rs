@@ -4,17 +4,17 @@ use crate::call::ServerNameError;
 use crate::codec::file::FileError;
 
 use super::command_output::CommandFault;
-use super::embeddings::EmbeddingsProblem;
-use super::issuers::IssuerProblem;
-use super::network::UrlProblem;
-use super::oauth::OauthProblem;
+use super::embeddings::EmbeddingSettingsFault;
+use super::issuers::IssuerFault;
+use super::network::UrlFault;
+use super::oauth::OauthFault;
 use super::policy::ConditionFault;
 
 /// A violation of the configuration's rules. `Display` describes the fault,
-/// [`ConfigProblem::help_text`] its correction. Neither ever contains a value from `${env:…}` or
+/// [`SettingFault::help_text`] its correction. Neither ever contains a value from `${env:…}` or
 /// `${file:…}`.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigProblem {
+pub enum SettingFault {
     /// The file is not UTF-8.
     #[error("the file is not UTF-8 text")]
     NotUtf8,
@@ -115,7 +115,7 @@ pub enum ConfigProblem {
     NoDiscovery,
     /// A fault of `[search.embeddings]`.
     #[error(transparent)]
-    Embeddings(#[from] EmbeddingsProblem),
+    Embeddings(#[from] EmbeddingSettingsFault),
     /// An invalid pattern for the names of clients.
     #[error("not a pattern for the name of a client")]
     ClientPattern,
@@ -135,7 +135,7 @@ pub enum ConfigProblem {
     SchemeName,
     /// A URL that does not parse, is not HTTP or has a forbidden part.
     #[error("not a usable URL: {0}")]
-    Url(#[from] UrlProblem),
+    Url(#[from] UrlFault),
     /// An invalid header name.
     #[error("not a header name")]
     HeaderName,
@@ -319,10 +319,10 @@ pub enum ConfigProblem {
     },
     /// The settings of tokens and scopes are wrong.
     #[error(transparent)]
-    Issuer(#[from] IssuerProblem),
+    Issuer(#[from] IssuerFault),
     /// The settings of an OAuth client are wrong.
     #[error(transparent)]
-    Oauth(#[from] OauthProblem),
+    Oauth(#[from] OauthFault),
     /// A client without a key or a certificate.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
@@ -406,7 +406,7 @@ pub enum ConfigProblem {
     },
 }
 
-impl ConfigProblem {
+impl SettingFault {
     /// Returns the correction of the fault, as one sentence without a full stop.
     pub fn help_text(&self) -> String {
         match self {
@@ -447,7 +447,7 @@ impl ConfigProblem {
                 | Self::HostsMissing { .. }
                 | Self::ClientsMissing { .. }
                 | Self::NoKey
-                | Self::Issuer(IssuerProblem::NoPublicUrl { .. })
+                | Self::Issuer(IssuerFault::NoPublicUrl { .. })
                 | Self::NoReceiver
                 | Self::NoAuditSink
                 | Self::OtherAuditSetting { .. }

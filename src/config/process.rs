@@ -1,6 +1,6 @@
 //! Kinds of values for child processes: programs and variables.
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -13,7 +13,7 @@ impl TextSetting for ProgramSetting {
     const WORD: &'static str = "program";
     const EXAMPLE: &'static str = "\"npx\"";
 
-    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         if text.is_empty() || text.contains('\0') {
             return Ok(None);
         }
@@ -42,7 +42,7 @@ impl TextSetting for VariableSetting {
     const EXAMPLE: &'static str = "\"AWS_REGION\"";
     const RULE: &'static str = "a name, or the beginning of names and a star";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         // A star alone would pass every credential of the gateway to the child.
         let stem = text.strip_suffix('*').unwrap_or(text);
         Ok(is_env_name(stem).then(|| text.to_owned()))

@@ -9,7 +9,7 @@ use super::issuers::ScopeName;
 use super::macros::{choice, section};
 use super::numbers::CountSetting;
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
@@ -115,7 +115,7 @@ impl TextSetting for ProfileName {
     const WORD: &'static str = "profile's name";
     const EXAMPLE: &'static str = "\"support\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Some(Self::new(text)?))
     }
 
@@ -124,7 +124,7 @@ impl TextSetting for ProfileName {
     }
 }
 
-impl From<ProfileNameError> for ConfigProblem {
+impl From<ProfileNameError> for SettingFault {
     fn from(ProfileNameError: ProfileNameError) -> Self {
         Self::ProfileName
     }

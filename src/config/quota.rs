@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -33,7 +33,7 @@ impl TextSetting for DailyQuota {
     const EXAMPLE: &'static str = "\"1000/day\"";
     const RULE: &'static str = "1 to 1000000000 per day";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let digits = text.strip_suffix("/day").unwrap_or_default();
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let calls =

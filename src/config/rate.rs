@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -48,7 +48,7 @@ impl TextSetting for Rate {
     const EXAMPLE: &'static str = "\"100/min\"";
     const RULE: &'static str = "1 to 1000000 per s, min, h or d";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Self::from_text(text))
     }
 

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::Environment;
 use super::fault::FoundProblem;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::secret::Secret;
 use super::setting::{Setting, SettingRow};
 use super::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
@@ -36,7 +36,7 @@ impl<'a> ConfigReader<'a> {
         Self { folder, surroundings, found, hidden, secrets, files, commands }
     }
 
-    pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: ConfigProblem) {
+    pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: SettingFault) {
         self.found.push(FoundProblem { span, key: key.to_owned(), problem });
     }
 
@@ -74,16 +74,12 @@ impl<'a> ConfigNode<'a> {
         self.name
     }
 
-    pub(super) fn report_fault(&self, reader: &mut ConfigReader<'_>, problem: ConfigProblem) {
+    pub(super) fn report_fault(&self, reader: &mut ConfigReader<'_>, problem: SettingFault) {
         reader.report_fault(self.span.clone(), &self.key, problem);
     }
 
     /// Reports a fault of the key rather than of the value.
-    pub(super) fn report_fault_at_key(
-        &self,
-        reader: &mut ConfigReader<'_>,
-        problem: ConfigProblem,
-    ) {
+    pub(super) fn report_fault_at_key(&self, reader: &mut ConfigReader<'_>, problem: SettingFault) {
         reader.report_fault(self.name_span.clone(), &self.key, problem);
     }
 
@@ -117,7 +113,7 @@ impl<'a> ConfigNode<'a> {
             DeValue::Table(_) => "a table",
         };
         let problem =
-            ConfigProblem::Kind { expected: expected_kind::<S>(), found, right: S::correction() };
+            SettingFault::Kind { expected: expected_kind::<S>(), found, right: S::correction() };
         self.report_fault(reader, problem);
     }
 
@@ -126,7 +122,7 @@ impl<'a> ConfigNode<'a> {
         let (expected, right) = (expected_kind::<S>(), S::correction());
         self.report_fault(
             reader,
-            ConfigProblem::Text { expected, found: shorten_text(text), right },
+            SettingFault::Text { expected, found: shorten_text(text), right },
         );
     }
 
@@ -138,7 +134,7 @@ impl<'a> ConfigNode<'a> {
     ) {
         let (found, choices) = (shorten_text(text), choices.to_vec());
         let meant = nearest_choice(text, &choices);
-        self.report_fault(reader, ConfigProblem::Choice { found, meant, choices });
+        self.report_fault(reader, SettingFault::Choice { found, meant, choices });
     }
 
     /// The value as a table; any other type is a fault.
@@ -198,7 +194,7 @@ impl<'a> ConfigNode<'a> {
     ) -> Option<&'a str> {
         let text = self.expect_string::<S>(reader)?;
         if text.contains("${env:") || text.contains("${file:") {
-            self.report_fault(reader, ConfigProblem::NoSubstitution);
+            self.report_fault(reader, SettingFault::NoSubstitution);
             return None;
         }
         Some(text)
@@ -255,7 +251,7 @@ impl<'a> ConfigTable<'a> {
         }
         let absent = S::absent_value();
         if absent.is_none() {
-            let missing = ConfigProblem::Missing { key, example: S::example_value() };
+            let missing = SettingFault::Missing { key, example: S::example_value() };
             reader.report_fault(self.name_span.clone(), &self.key, missing);
         }
         absent
@@ -274,7 +270,7 @@ impl<'a> ConfigTable<'a> {
                 S::read_value(&ConfigNode { value, span, key, name: self.name, name_span }, reader)
             }
             Err(error) => {
-                let problem = ConfigProblem::Syntax { message: error.message().to_owned() };
+                let problem = SettingFault::Syntax { message: error.message().to_owned() };
                 reader.report_fault(self.name_span.clone(), &self.key, problem);
                 None
             }
@@ -290,7 +286,7 @@ impl<'a> ConfigTable<'a> {
                 continue;
             }
             let (meant, known) = (nearest_choice(node.name, &known), known.clone());
-            node.report_fault_at_key(reader, ConfigProblem::UnknownKey { meant, known });
+            node.report_fault_at_key(reader, SettingFault::UnknownKey { meant, known });
         }
     }
 }

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::gateway_files::GatewayFiles;
 use super::macros::section;
 use super::numbers::CountSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::{Section, SectionOutline, SectionPart, Setting, TextSetting};
 use super::units::{DurationSetting, parse_scaled};
@@ -137,12 +137,12 @@ impl TextSetting for AmountSetting {
     const EXAMPLE: &'static str = "\"4GiB\"";
     const RULE: &'static str = "a whole number with KiB, MiB or GiB";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<u64>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<u64>, SettingFault> {
         const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
         match parse_scaled(text, &UNITS) {
             None => Ok(None),
             Some(bytes) if (1..=1 << 40).contains(&bytes) => Ok(Some(bytes)),
-            Some(_) => Err(ConfigProblem::Range { min: "1KiB".into(), max: "1024GiB".into() }),
+            Some(_) => Err(SettingFault::Range { min: "1KiB".into(), max: "1024GiB".into() }),
         }
     }
 
@@ -166,7 +166,7 @@ impl TextSetting for UidRange {
     const EXAMPLE: &'static str = "\"200000-200999\"";
     const RULE: &'static str = "FIRST-LAST, from 1 to 4294967294";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let range = text.split_once('-');
         let range = range.and_then(|(first, last)| first.parse().ok().zip(last.parse().ok()));
         Ok(range
@@ -222,7 +222,7 @@ impl TextSetting for ChildUser {
     const EXAMPLE: &'static str = "\"nobody\"";
     const RULE: &'static str = "a name, or UID:GID";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         if let Some((user, group)) = text.split_once(':') {
             let ids = user.parse().ok().zip(group.parse().ok());
             return Ok(ids.map(|(user, group)| Self::Ids { user, group }));

@@ -24,7 +24,7 @@ use super::numbers::{Count32, CountSetting};
 use super::oauth::OauthConfig;
 use super::openapi::{OpenApiConfig, ServerProtocol};
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
@@ -340,7 +340,7 @@ impl SectionPart for ServerKind {
             TARGETS.into_iter().filter_map(|key| Some((key, table.find_node(key)?))).collect();
         match targets.as_slice() {
             [] => {
-                reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoTarget);
+                reader.report_fault(table.name_span.clone(), &table.key, SettingFault::NoTarget);
                 None
             }
             [(key, _)] => {
@@ -359,7 +359,7 @@ impl SectionPart for ServerKind {
                 }
             }
             [_, (_, second), ..] => {
-                second.report_fault_at_key(reader, ConfigProblem::TwoTargets);
+                second.report_fault_at_key(reader, SettingFault::TwoTargets);
                 // All are read to report their own faults, and to collect their secrets.
                 for (key, _) in &targets {
                     match *key {
@@ -405,7 +405,7 @@ fn refuse_keys_of_others(
             }
             own.push(key);
             if let Some(node) = table.find_node(key) {
-                node.report_fault_at_key(reader, ConfigProblem::OtherTarget { owner: other });
+                node.report_fault_at_key(reader, SettingFault::OtherTarget { owner: other });
             }
         }
     }
@@ -481,10 +481,10 @@ impl TextSetting for PublicName {
     const WORD: &'static str = "public tool name";
     const EXAMPLE: &'static str = "\"find_issue\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let valid = (1..=64).contains(&text.len()) && text.chars().all(allowed);
-        if valid { Ok(Some(Self::new(text))) } else { Err(ConfigProblem::PublicName) }
+        if valid { Ok(Some(Self::new(text))) } else { Err(SettingFault::PublicName) }
     }
 
     fn schema_pattern() -> Option<&'static str> {

@@ -62,7 +62,7 @@ pub(super) trait TextSetting {
     fn parse_text(
         text: &str,
         reader: &ConfigReader<'_>,
-    ) -> Result<Option<Self::Value>, super::ConfigProblem>;
+    ) -> Result<Option<Self::Value>, super::SettingFault>;
 
     /// The regular expression of its JSON Schema.
     fn schema_pattern() -> Option<&'static str> {

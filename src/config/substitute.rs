@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::command_output::program_of;
 use super::network::HeaderSetting;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::process::is_env_name;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
@@ -76,7 +76,7 @@ impl ConfigNode<'_> {
             }
             append_piece(&mut pieces, written(before));
             let Some(end) = from.find('}') else {
-                self.report_fault(reader, ConfigProblem::Substitution);
+                self.report_fault(reader, SettingFault::Substitution);
                 return None;
             };
             let piece = self.substituted_piece(from.get(2..end).unwrap_or(""), allowed, reader);
@@ -109,9 +109,9 @@ impl ConfigNode<'_> {
                 return Some(TextPiece::Claim(name.to_owned()));
             }
             Some(("header" | "claim", _)) if allowed < CallReferences::HeadersAndClaims => {
-                Err(ConfigProblem::CallReference)
+                Err(SettingFault::CallReference)
             }
-            _ => Err(ConfigProblem::Substitution),
+            _ => Err(SettingFault::Substitution),
         };
         let value = value.map_err(|problem| self.report_fault(reader, problem)).ok()?;
         reader.secrets.push((self.key.clone(), Secret::new(value.clone())));
@@ -140,7 +140,7 @@ impl Setting for SubstitutedText {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<String> {
         let text = node.substitute_text::<Self>(reader)?;
         if text.contains('\0') {
-            node.report_fault(reader, ConfigProblem::Nul);
+            node.report_fault(reader, SettingFault::Nul);
             return None;
         }
         Some(text)
@@ -151,28 +151,28 @@ impl Setting for SubstitutedText {
     }
 }
 
-fn from_environment(name: &str, reader: &ConfigReader<'_>) -> Result<String, ConfigProblem> {
+fn from_environment(name: &str, reader: &ConfigReader<'_>) -> Result<String, SettingFault> {
     let value = reader.surroundings.variable(name);
-    let value = value.ok_or_else(|| ConfigProblem::EnvUnset { name: name.to_owned() })?;
-    value.into_string().map_err(|_| ConfigProblem::EnvNotUtf8 { name: name.to_owned() })
+    let value = value.ok_or_else(|| SettingFault::EnvUnset { name: name.to_owned() })?;
+    value.into_string().map_err(|_| SettingFault::EnvNotUtf8 { name: name.to_owned() })
 }
 
 /// The text of a file, without the trailing line ends that editors and `echo`
 /// add.
-fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, ConfigProblem> {
+fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, SettingFault> {
     let full = reader.resolve_path(path);
     let text = reader.surroundings.text(&full);
     reader.files.insert(full);
-    let text = text.map_err(|error| ConfigProblem::File { path: path.to_owned(), error })?;
+    let text = text.map_err(|error| SettingFault::File { path: path.to_owned(), error })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// The output of a program, without the line ends at its end.
-fn from_command(line: &str, reader: &mut ConfigReader<'_>) -> Result<String, ConfigProblem> {
+fn from_command(line: &str, reader: &mut ConfigReader<'_>) -> Result<String, SettingFault> {
     reader.commands.insert(line.to_owned());
     reader.surroundings.output(line).map_err(|fault| {
         let program = program_of(line).to_owned();
-        ConfigProblem::Command { program, fault }
+        SettingFault::Command { program, fault }
     })
 }
 

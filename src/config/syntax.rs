@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use toml::de::Error;
 
 use super::fault::{FoundProblem, LineIndex};
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 
 /// Adds the parser's faults to the reader's, and drops consequential faults of both.
 pub(super) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<FoundProblem>) {
@@ -48,7 +48,7 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
             let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
-            let problem = ConfigProblem::Syntax { message };
+            let problem = SettingFault::Syntax { message };
             let span = error.span().unwrap_or(at..at);
             kept.push(FoundProblem { span, key: String::new(), problem });
         }

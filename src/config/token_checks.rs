@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::Config;
 use super::check::{is_reachable_by_others, setting_value};
 use super::gateway::GatewayConfig;
-use super::issuers::{IssuerProblem, IssuerUrl};
+use super::issuers::{IssuerFault, IssuerUrl};
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 
 /// Checks `[issuers]`, `gateway.public_url`, and that clients can have the required scopes.
@@ -34,13 +34,13 @@ pub(super) fn check_tokens(
 /// Checks that an issuer has one source of keys, and accepts something.
 fn check_issuer(issuer: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     if let (Some(_), Some(file)) = (issuer.find_node("jwks_url"), issuer.find_node("jwks_file")) {
-        file.report_fault_at_key(reader, IssuerProblem::TwoKeySources.into());
+        file.report_fault_at_key(reader, IssuerFault::TwoKeySources.into());
     }
     for key in ["algorithms", "scope_claims"] {
         let Some(node) = issuer.find_node(key) else { continue };
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         if node.expect_items::<Vec<String>>(quiet).is_some_and(|items| items.is_empty()) {
-            node.report_fault(reader, IssuerProblem::NoneAccepted.into());
+            node.report_fault(reader, IssuerFault::NoneAccepted.into());
         }
     }
 }
@@ -56,7 +56,7 @@ fn check_unique_issuers(issuers: &[ConfigTable<'_>], reader: &mut ConfigReader<'
         for node in main.into_iter().chain(aliases.into_iter().flatten()) {
             let Some(text) = node.expect_plain_string::<IssuerUrl>(quiet) else { continue };
             if let Some(other) = taken.get(text) {
-                node.report_fault(reader, IssuerProblem::Taken { other: other.clone() }.into());
+                node.report_fault(reader, IssuerFault::Taken { other: other.clone() }.into());
             } else {
                 taken.insert(text.to_owned(), node.key);
             }
@@ -75,7 +75,7 @@ fn check_public_url(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         && gateway.find_node("public_url").is_none()
         && let Some(node) = gateway.find_node("listen")
     {
-        node.report_fault(reader, IssuerProblem::NoPublicUrl { address }.into());
+        node.report_fault(reader, IssuerFault::NoPublicUrl { address }.into());
     }
 }
 
@@ -91,7 +91,7 @@ fn refuse_scopes(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         };
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         if node.expect_items::<Vec<String>>(quiet).is_some_and(|items| !items.is_empty()) {
-            node.report_fault(reader, IssuerProblem::NobodyHasScopes.into());
+            node.report_fault(reader, IssuerFault::NobodyHasScopes.into());
         }
     }
 }

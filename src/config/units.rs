@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
@@ -14,7 +14,7 @@ impl TextSetting for Duration {
     const EXAMPLE: &'static str = "\"30s\"";
     const RULE: &'static str = "a whole number with ms, s, m, h or d";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         const UNITS: [(&str, u64); 5] =
             [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
         let Some(millis) = parse_scaled(text, &UNITS) else { return Ok(None) };
@@ -38,10 +38,7 @@ impl TextSetting for DurationSetting {
     const EXAMPLE: &'static str = <Duration as TextSetting>::EXAMPLE;
     const RULE: &'static str = <Duration as TextSetting>::RULE;
 
-    fn parse_text(
-        text: &str,
-        reader: &ConfigReader<'_>,
-    ) -> Result<Option<Duration>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<Duration>, SettingFault> {
         match <Duration as TextSetting>::parse_text(text, reader)? {
             Some(Duration::ZERO) => Err(range_problem("1ms", "366d")),
             other => Ok(other),
@@ -63,7 +60,7 @@ impl TextSetting for SizeSetting {
     const EXAMPLE: &'static str = "\"4MiB\"";
     const RULE: &'static str = "a whole number with B, KiB, MiB or GiB";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
         const UNITS: [(&str, u64); 4] =
             [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
         let Some(bytes) = parse_scaled(text, &UNITS) else { return Ok(None) };
@@ -87,7 +84,7 @@ impl TextSetting for PercentSetting {
     const EXAMPLE: &'static str = "\"75%\"";
     const RULE: &'static str = "a whole number with %";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
         let Some(percent) = parse_scaled(text, &[("%", 1)]) else { return Ok(None) };
         match usize::try_from(percent) {
             Ok(percent @ 1..=100) => Ok(Some(percent)),
@@ -112,8 +109,8 @@ pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX).saturating_mul(*worth))
 }
 
-fn range_problem(min: &str, max: &str) -> ConfigProblem {
-    ConfigProblem::Range { min: min.into(), max: max.into() }
+fn range_problem(min: &str, max: &str) -> SettingFault {
+    SettingFault::Range { min: min.into(), max: max.into() }
 }
 
 const LONGEST: Duration = Duration::from_hours(366 * 24);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use super::macros::section;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
 use super::setting::Setting;
@@ -52,7 +52,7 @@ impl Setting for VaultKeySetting {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
         let secret = <Secret as Setting>::read_value(node, reader)?;
         if secret.expose().len() < VaultConfig::SHORTEST_KEY {
-            node.report_fault(reader, ConfigProblem::ShortVaultKey);
+            node.report_fault(reader, SettingFault::ShortVaultKey);
             return None;
         }
         Some(secret)

@@ -16,14 +16,14 @@ pub enum Body {
     /// shared and never copied into an envelope.
     Pieces(Box<[Bytes]>),
     /// Pieces that are produced over time.
-    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenBodyError>> + Send>>),
 }
 
 /// A body that ended early. The connection is closed without a proper end, so that the client does
 /// not take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer ended early")]
-pub struct BrokenOff;
+pub struct BrokenBodyError;
 
 impl Body {
     /// Creates an empty body.
@@ -42,7 +42,9 @@ impl Body {
     }
 
     /// Creates a body from a stream that may break off.
-    pub fn fragile(stream: impl Stream<Item = Result<Bytes, BrokenOff>> + Send + 'static) -> Self {
+    pub fn fragile(
+        stream: impl Stream<Item = Result<Bytes, BrokenBodyError>> + Send + 'static,
+    ) -> Self {
         Self::Stream(Box::pin(stream))
     }
 }
@@ -82,12 +84,12 @@ impl From<Bytes> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = BrokenBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenBodyError>>> {
         let next = match &mut *self {
             Self::Whole(bytes) => Some(bytes).filter(|bytes| !bytes.is_empty()),
             Self::Pieces(pieces) => pieces.iter_mut().find(|piece| !piece.is_empty()),

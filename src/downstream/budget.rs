@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::call::Failure;
-use crate::policy::{BoundReached, Holder, Share, ShareBounds};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds};
 
 use super::McpService;
 use super::caller::RequestSender;
@@ -143,10 +143,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for BudgetedBody<'_, B> {
     }
 }
 
-fn over_budget(bound: BoundReached) -> Failure {
+fn over_budget(bound: ShareBoundError) -> Failure {
     let limit = match bound {
-        BoundReached::All => "bodies",
-        BoundReached::Each => "bodies_each",
+        ShareBoundError::All => "bodies",
+        ShareBoundError::Each => "bodies_each",
     };
     Failure::OverLimit { limit: limit.to_owned(), retry_after: SOON }
 }

@@ -21,7 +21,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, MediaType, Method, code, header};
 
-use super::body::{Body, BrokenOff};
+use super::body::{Body, BrokenBodyError};
 use super::caller::AccessWatch;
 use super::challenge::add_challenge;
 use super::dispatch::PendingResponse;
@@ -307,7 +307,7 @@ fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     let pieces = try_stream! {
         yield before;
         let mut first = true;
-        while let Some(piece) = passing.next().await.map_err(|_| BrokenOff)? {
+        while let Some(piece) = passing.next().await.map_err(|_| BrokenBodyError)? {
             yield if lifted && first { with_type(&piece) } else { piece };
             first = false;
         }
@@ -321,8 +321,8 @@ fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
 
 /// Sends a message that arrives in pieces as one event.
 fn as_event(
-    message: impl Stream<Item = Result<Bytes, BrokenOff>> + Send + 'static,
-) -> impl Stream<Item = Result<Bytes, BrokenOff>> + Send {
+    message: impl Stream<Item = Result<Bytes, BrokenBodyError>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, BrokenBodyError>> + Send {
     try_stream! {
         let (mut message, mut data) = (pin!(message), DataEncoder::default());
         yield DataEncoder::START;

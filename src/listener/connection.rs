@@ -26,7 +26,7 @@ use tower::Service as _;
 
 use crate::clock;
 use crate::identity::{CertificateError, ClientCertificate};
-use crate::policy::BoundReached;
+use crate::policy::ShareBoundError;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
@@ -62,7 +62,7 @@ pub(super) enum ConnectionError {
     Http(#[source] hyper::Error),
     /// The client does not read, and too many bytes wait for it.
     #[error("too much is left unread")]
-    Unread(#[source] BoundReached),
+    Unread(#[source] ShareBoundError),
 }
 
 impl ConnectionError {

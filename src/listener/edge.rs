@@ -18,7 +18,7 @@ use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
 use super::guard::ConnectionGuard;
-use super::{ConnectionLimits, GuardRefusal, LiveSettings};
+use super::{AdmissionError, ConnectionLimits, LiveSettings};
 use crate::call::PeerAddress;
 use crate::downstream::{self, Authenticated, McpService, Unauthenticated};
 use crate::identity::KeyWait;
@@ -146,7 +146,7 @@ struct Refusing<S, C> {
 impl<S, C, B, R> Service<Request<B>> for Refusing<S, C>
 where
     S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future = EdgeFuture<R>>,
-    C: Fn(&Request<B>) -> Result<(), GuardRefusal>,
+    C: Fn(&Request<B>) -> Result<(), AdmissionError>,
     R: From<Bytes> + Send + 'static,
 {
     type Response = Response<R>;
@@ -246,14 +246,14 @@ impl<S> Authenticate<S> {
 
 /// Refuses a head that is larger than [`super::ConnectionLimits::header`], or has more lines than
 /// [`super::ConnectionLimits::header_lines`].
-fn bound_head<B>(request: &Request<B>, limits: &ConnectionLimits) -> Result<(), GuardRefusal> {
+fn bound_head<B>(request: &Request<B>, limits: &ConnectionLimits) -> Result<(), AdmissionError> {
     let (limit, most) = (limits.header, limits.header_lines);
     let (size, count) = (head_size(request), request.headers().len());
     if size > limit {
-        return Err(GuardRefusal::HeadersTooLarge { size, limit });
+        return Err(AdmissionError::HeadersTooLarge { size, limit });
     }
     if count > most {
-        return Err(GuardRefusal::TooManyHeaders { count, limit: most });
+        return Err(AdmissionError::TooManyHeaders { count, limit: most });
     }
     Ok(())
 }
@@ -268,24 +268,24 @@ fn head_size<B>(request: &Request<B>) -> usize {
 /// Refuses transfer codings that hyper accepts but another reader of the same bytes may not: more
 /// than one line of them, and any coding but `chunked` (RFC 9112, 6.1 and 11.2). hyper itself
 /// refuses other ambiguities, or answers and closes (a Content-Length beside a transfer coding).
-fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), GuardRefusal> {
+fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), AdmissionError> {
     let codings = mcp::header::single_value(request.headers(), &header::TRANSFER_ENCODING);
-    match codings.map_err(|_| GuardRefusal::AmbiguousFraming)? {
+    match codings.map_err(|_| AdmissionError::AmbiguousFraming)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            Err(GuardRefusal::UnknownCoding)
+            Err(AdmissionError::UnknownCoding)
         }
         _ => Ok(()),
     }
 }
 
 /// Answers a refused request: a JSON-RPC error without an id, since no body has been read.
-fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
+fn answer_refusal<R: From<Bytes>>(refusal: &AdmissionError) -> Response<R> {
     let mut response = Response::new(R::from(refusal.body()));
     *response.status_mut() = refusal.status();
     response.extensions_mut().insert(downstream::Refused);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, MediaType::JSON);
-    if matches!(refusal, GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) {
+    if matches!(refusal, AdmissionError::AmbiguousFraming | AdmissionError::UnknownCoding) {
         // The start of the next request is unclear.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -48,7 +48,7 @@ use crate::call::Drain;
 use crate::call::PeerAddress;
 
 pub use self::{
-    guard::{Admission, Guard, GuardError, GuardRefusal, LocalPages, QuotedExcerpt},
+    guard::{Admission, AdmissionError, Guard, GuardError, LocalPages, QuotedExcerpt},
     request_body::RequestBody,
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::backoff::Backoff;
 use crate::call::Principal;
-use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Level};
 
 use super::{
@@ -251,7 +251,7 @@ impl Door {
         &self,
         addr: SocketAddr,
         limits: &ConnectionLimits,
-    ) -> Result<ConnectionSlot, BoundReached> {
+    ) -> Result<ConnectionSlot, ShareBoundError> {
         let bounds = ShareBounds { all: limits.connections, each: limits.connections_each };
         let holder = Holder::identify(&Principal::Anonymous, addr.ip());
         let share = self.addresses.take(&holder, 1, bounds)?;
@@ -261,7 +261,7 @@ impl Door {
     /// Sends 503 to a client without TLS. Under TLS the connection is just closed, as a handshake
     /// would cost the resources that the limit protects. The same applies past [`REFUSALS`] at a
     /// time.
-    fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: BoundReached) {
+    fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: ShareBoundError) {
         self.listener.counts.refused.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::warn!(limit = settings.limits.connections, %reached, "no more connections");
@@ -355,9 +355,9 @@ mod tests {
         let take = |address: &str| door.take_slot(address.parse().unwrap(), &limits);
         let (one, other) = ("192.0.2.1:1", "192.0.2.2:1");
         let mut held: Vec<_> = (0..3).map(|_| take(one).unwrap()).collect();
-        assert_eq!(take(one).err(), Some(BoundReached::Each));
+        assert_eq!(take(one).err(), Some(ShareBoundError::Each));
         held.push(take(other).unwrap());
-        assert_eq!(take(other).err(), Some(BoundReached::All));
+        assert_eq!(take(other).err(), Some(ShareBoundError::All));
         held.swap_remove(0);
         assert!(take(one).is_ok());
     }

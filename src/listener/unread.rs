@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use super::{ConnectionLimits, PeerAddress};
 use crate::call::Principal;
 use crate::clock;
-use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 /// A stream's bytes that the client has not taken.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl UnreadShare {
 
     /// Holds this number of bytes in place of the previous ones. A single response always fits if
     /// nothing else waits.
-    fn hold(&mut self, bytes: usize) -> Result<(), BoundReached> {
+    fn hold(&mut self, bytes: usize) -> Result<(), ShareBoundError> {
         if self.held.as_ref().map_or(0, |(held, _)| *held) == bytes {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl UnreadShare {
         &mut self,
         bytes: usize,
         cx: &mut Context<'_>,
-    ) -> Poll<BoundReached> {
+    ) -> Poll<ShareBoundError> {
         let Err(reached) = self.hold(bytes) else {
             self.overdue = None;
             return Poll::Pending;

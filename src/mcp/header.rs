@@ -25,7 +25,7 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// A header was sent more than once: an intermediary may have acted on another of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("duplicate header")]
-pub struct DuplicateHeader;
+pub struct DuplicateHeaderError;
 
 /// The headers that describe a message, found in one pass.
 #[derive(Debug, Default)]
@@ -67,9 +67,9 @@ impl<'a> SentHeader<'a> {
     /// The value of a header that may be sent only once; `None` if it was not sent.
     ///
     /// # Errors
-    /// [`DuplicateHeader`].
-    pub fn single(self) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
-        if self.is_duplicate { Err(DuplicateHeader) } else { Ok(self.first) }
+    /// [`DuplicateHeaderError`].
+    pub fn single(self) -> Result<Option<&'a HeaderValue>, DuplicateHeaderError> {
+        if self.is_duplicate { Err(DuplicateHeaderError) } else { Ok(self.first) }
     }
 
     /// The first value as text; `None` if the header was not sent, or holds anything but visible
@@ -82,16 +82,16 @@ impl<'a> SentHeader<'a> {
 /// The value of a header that may be sent only once; `None` if it was not sent.
 ///
 /// # Errors
-/// [`DuplicateHeader`].
+/// [`DuplicateHeaderError`].
 pub fn single_value<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
+) -> Result<Option<&'a HeaderValue>, DuplicateHeaderError> {
     let value = headers.get(name);
     // Most requests have no duplicate of any header, which is cheaper to find out.
     let may_be_duplicate = value.is_some() && headers.len() > headers.keys_len();
     if may_be_duplicate && headers.get_all(name).iter().nth(1).is_some() {
-        return Err(DuplicateHeader);
+        return Err(DuplicateHeaderError);
     }
     Ok(value)
 }
@@ -121,7 +121,7 @@ mod tests {
         headers.append(METHOD, value("m"));
         headers.append(METHOD, value("m"));
         let found = MessageHeaders::read(&headers);
-        assert_eq!(found.method.single(), Err(DuplicateHeader));
+        assert_eq!(found.method.single(), Err(DuplicateHeaderError));
         assert_eq!(found.method.text(), Some("m"));
         assert!(found.name.single().is_ok());
     }

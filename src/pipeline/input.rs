@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, InputRefusal,
+    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, InputError,
     InternalFault, MOST_QUESTIONS, Params, ParamsFault, Principal, Question, ResultBody,
     ServerFault, ServerName, StateError,
 };
@@ -370,8 +370,8 @@ pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
         let said: Result<ElicitationAnswer<'_>, _> = object(raw);
         match said.as_ref().map(|said| &*said.action) {
             Ok("accept") => {}
-            Ok("decline") => return Err(InputRefusal::Declined.into()),
-            _ => return Err(InputRefusal::Dismissed.into()),
+            Ok("decline") => return Err(InputError::Declined.into()),
+            _ => return Err(InputError::Dismissed.into()),
         }
     }
     Ok(())
@@ -472,5 +472,5 @@ pub(super) fn input_refused_with(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
-    InputRefusal::Error { message: message.map(|message| clip(message, 200).to_owned()) }.into()
+    InputError::Error { message: message.map(|message| clip(message, 200).to_owned()) }.into()
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Answer, ArgumentViolations, Call, CallIntent, Context, Failure, InternalFault, MetaCallRefusal,
+    Answer, ArgumentsError, Call, CallIntent, Context, Failure, InternalFault, MetaCallError,
     MetaTool, Params, ParamsFault, Reply, ResultBody, tool_error,
 };
 use crate::catalog::{
@@ -56,14 +56,14 @@ pub(super) fn unwrap_call(
         .map_err(|failure| explain_flattened_call(view, call).unwrap_or(failure))?;
     let asked: AskedCall<'_> = read(&arguments)?;
     if let Some(other) = MetaTool::with_name(&asked.name).filter(|other| is_offered(view, *other)) {
-        return Err(MetaCallRefusal::CalledDirectly { name: other.name() }.into());
+        return Err(MetaCallError::CalledDirectly { name: other.name() }.into());
     }
     if let Some(intent) = intent
         && let Some(right) = intent_of(snapshot, view, &asked.name)
         && right != intent
     {
         let (name, right) = (asked.name.into_owned(), right.tool_name());
-        return Err(MetaCallRefusal::OtherIntent { name, right }.into());
+        return Err(MetaCallError::OtherIntent { name, right }.into());
     }
     let name = string(&asked.name);
     let inner = asked.arguments.map_or("{}", RawValue::get);
@@ -91,7 +91,7 @@ fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
         "{} belong(s) in `arguments`, the object with the arguments of {name}",
         others.join(", ")
     );
-    Some(explain_violations(ArgumentViolations::of_line(line), &raw))
+    Some(explain_violations(ArgumentsError::of_line(line), &raw))
 }
 
 /// Extends the failure of a tool call through a meta-tool with the facts that a model needs to
@@ -108,7 +108,7 @@ pub(super) fn explain_to_model(active: &mut ActiveCall, client: ClientView, aske
             Failure::UnknownTool { name } => {
                 let find = move |snapshot: &Snapshot| similar_names(snapshot, &view, &asked);
                 let similar = run_search(&snapshot, &holder, find).await.unwrap_or_default();
-                MetaCallRefusal::UnknownTool { name, similar }.into()
+                MetaCallError::UnknownTool { name, similar }.into()
             }
             failure => failure,
         }
@@ -354,7 +354,7 @@ fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
 
 /// Returns the failure for arguments that violate a tool's schema, with that schema unless it is
 /// too long for a hint.
-pub(super) fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> Failure {
+pub(super) fn explain_violations(violations: ArgumentsError, raw: &[u8]) -> Failure {
     let members = Members::parse(raw).ok();
     let schema = members.and_then(|members| members.find("inputSchema")).map(RawValue::get);
     let schema = schema.filter(|schema| schema.len() <= LONGEST_SCHEMA);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use crate::call::{ArgumentViolations, Call, Context, Failure, Params};
+use crate::call::{ArgumentsError, Call, Context, Failure, Params};
 use crate::catalog::{CoercedArguments, Tool};
 use crate::config::ArgumentsChoice;
 use crate::text::clip;
@@ -22,7 +22,7 @@ pub(super) enum ArgumentsSeen {
     /// They are large for their schema, and have to be checked.
     Large,
     /// They violate the schema.
-    Invalid(ArgumentViolations),
+    Invalid(ArgumentsError),
     /// They have to be checked, and completed or replaced as configured.
     Incomplete,
 }
@@ -162,7 +162,7 @@ fn complete_checked(
     params: &Params,
     choice: ArgumentsChoice,
     headers: &HeaderMap,
-) -> Result<Option<CoercedArguments>, ArgumentViolations> {
+) -> Result<Option<CoercedArguments>, ArgumentsError> {
     let Some(transform) = &tool.transform else { return check_whole(tool, params, choice) };
     let coerced = match choice {
         ArgumentsChoice::Off => None,
@@ -192,7 +192,7 @@ fn check_whole(
     tool: &Tool,
     params: &Params,
     choice: ArgumentsChoice,
-) -> Result<Option<CoercedArguments>, ArgumentViolations> {
+) -> Result<Option<CoercedArguments>, ArgumentsError> {
     match tool.arguments.check(params.arguments()) {
         Ok(()) => Ok(None),
         Err(violations) => coerce(tool, params, choice, violations),
@@ -204,8 +204,8 @@ fn coerce(
     tool: &Tool,
     params: &Params,
     choice: ArgumentsChoice,
-    violations: ArgumentViolations,
-) -> Result<Option<CoercedArguments>, ArgumentViolations> {
+    violations: ArgumentsError,
+) -> Result<Option<CoercedArguments>, ArgumentsError> {
     let coerced = match (choice, params.arguments()) {
         (ArgumentsChoice::Coerce, Some(raw)) => tool.arguments.coerce(raw),
         _ => None,

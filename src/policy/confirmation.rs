@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use crate::call::{
-    Call, ConfirmRefusal, Context, Failure, Named, NativeName, Question, ServerName,
+    Call, ConfirmationError, Context, Failure, Named, NativeName, Question, ServerName,
 };
 use crate::catalog::Tool;
 use crate::clock;
@@ -92,7 +92,7 @@ impl ConfirmRules {
     ///
     /// # Errors
     /// The arguments cannot be shown: the user would agree to another call.
-    fn question(&self, call: &Call) -> Result<Question, ConfirmRefusal> {
+    fn question(&self, call: &Call) -> Result<Question, ConfirmationError> {
         let name = clip(call.params.name().unwrap_or_default(), MAX_NAME);
         let arguments = match call.params.arguments() {
             None | Some(b"{}") => "without arguments".to_owned(),
@@ -109,13 +109,13 @@ impl ConfirmRules {
 
     /// Returns the arguments for the user. All of them are shown, some only by name and a part of
     /// the value.
-    fn show_arguments(&self, raw: &[u8]) -> Result<String, ConfirmRefusal> {
+    fn show_arguments(&self, raw: &[u8]) -> Result<String, ConfirmationError> {
         let shown = self.redaction.show_arguments(raw, SHOWN_ARGUMENTS);
         let shown = shown.map_err(|fault| match fault {
-            RenderFault::Unreadable => ConfirmRefusal::UnreadableArguments,
-            RenderFault::TooMany => ConfirmRefusal::TooManyArguments,
+            RenderFault::Unreadable => ConfirmationError::UnreadableArguments,
+            RenderFault::TooMany => ConfirmationError::TooManyArguments,
         })?;
-        if shown.has_all { Ok(shown.json) } else { Err(ConfirmRefusal::TooManyArguments) }
+        if shown.has_all { Ok(shown.json) } else { Err(ConfirmationError::TooManyArguments) }
     }
 }
 
@@ -209,7 +209,7 @@ impl Policy {
             return Ok(None);
         }
         let Confirmation::Given(state) = &target.confirmation else {
-            return Err(Failure::NotConfirmed(ConfirmRefusal::NotAsked));
+            return Err(Failure::NotConfirmed(ConfirmationError::NotAsked));
         };
         let (consents, holder) = (&self.limits.consents, charged(context));
         let claim = consents.claim(&holder, **state, clock::unix_now())?;
@@ -280,7 +280,7 @@ mod tests {
             let target = CallTarget { confirmation, ..target(&server, "t") };
             policy.admit(Box::new(call("t")), target).await.map(drop)
         };
-        let refused = Failure::NotConfirmed(ConfirmRefusal::NotAsked);
+        let refused = Failure::NotConfirmed(ConfirmationError::NotAsked);
         assert_eq!(admit(Confirmation::Missing).await, Err(refused));
         let given = |nonce| {
             let state = StateId { until: u64::MAX, nonce: [nonce; 12] };
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    fn ask(arguments: &str) -> Result<String, ConfirmRefusal> {
+    fn ask(arguments: &str) -> Result<String, ConfirmationError> {
         let rules = ConfirmRules::compile(&config(&[("s", "confirm = true")])).unwrap();
         let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
         let params = Params::parse(Some(params.into())).unwrap();
@@ -338,11 +338,17 @@ mod tests {
     fn arguments_that_cannot_be_shown_are_not_asked_about() {
         let many: Vec<String> = (0..2000).map(|n| format!(r#""argument{n}":1"#)).collect();
         for (arguments, refusal) in [
-            (r#"{"x":1e400}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
-            (r#"{"x":1,"x":2}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
-            (r#"{"x":{"a":[{"b":1,"\u0062":2}]}}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
-            (format!("{{{}}}", many.join(",")), ConfirmRefusal::TooManyArguments),
-            (format!(r#"{{"x":[{}1]}}"#, "1,".repeat(200_000)), ConfirmRefusal::TooManyArguments),
+            (r#"{"x":1e400}"#.to_owned(), ConfirmationError::UnreadableArguments),
+            (r#"{"x":1,"x":2}"#.to_owned(), ConfirmationError::UnreadableArguments),
+            (
+                r#"{"x":{"a":[{"b":1,"\u0062":2}]}}"#.to_owned(),
+                ConfirmationError::UnreadableArguments,
+            ),
+            (format!("{{{}}}", many.join(",")), ConfirmationError::TooManyArguments),
+            (
+                format!(r#"{{"x":[{}1]}}"#, "1,".repeat(200_000)),
+                ConfirmationError::TooManyArguments,
+            ),
         ] {
             let begin: String = arguments.chars().take(60).collect();
             assert_eq!(ask(&arguments), Err(refusal), "{begin}");

@@ -57,7 +57,7 @@ pub use quotas::QuotaLedger;
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use retry_budget::RetryBudget;
 pub use scopes::ToolAddress;
-pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+pub use shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,
 };

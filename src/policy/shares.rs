@@ -50,17 +50,17 @@ pub struct ShareBounds {
 
 impl ShareBounds {
     /// Returns the bound that was reached.
-    pub fn reached(self, bound: BoundReached) -> usize {
+    pub fn reached(self, bound: ShareBoundError) -> usize {
         match bound {
-            BoundReached::All => self.all,
-            BoundReached::Each => self.each,
+            ShareBoundError::All => self.all,
+            ShareBoundError::Each => self.each,
         }
     }
 }
 
 /// The bound that an amount would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BoundReached {
+pub enum ShareBoundError {
     /// [`ShareBounds::all`].
     #[error("the limit for all clients together is reached")]
     All,
@@ -91,13 +91,13 @@ impl SharedAmount {
     /// Takes an amount for a holder.
     ///
     /// # Errors
-    /// [`BoundReached`]. Nothing is taken then.
+    /// [`ShareBoundError`]. Nothing is taken then.
     pub fn take(
         self: &Arc<Self>,
         holder: &Holder,
         amount: usize,
         bounds: ShareBounds,
-    ) -> Result<Share, BoundReached> {
+    ) -> Result<Share, ShareBoundError> {
         let mut share = Share { of: Arc::clone(self), holder: holder.clone(), amount: 0 };
         share.grow(amount, bounds)?;
         Ok(share)
@@ -118,17 +118,17 @@ impl Share {
     /// Takes more for the same holder.
     ///
     /// # Errors
-    /// [`BoundReached`]. The share is unchanged then.
-    pub fn grow(&mut self, amount: usize, bounds: ShareBounds) -> Result<(), BoundReached> {
+    /// [`ShareBoundError`]. The share is unchanged then.
+    pub fn grow(&mut self, amount: usize, bounds: ShareBounds) -> Result<(), ShareBoundError> {
         let mut held = self.of.0.lock();
         let all = held.all.saturating_add(amount);
         let own = held.each.get(&self.holder).copied().unwrap_or_default().saturating_add(amount);
         // The narrow bound first: the holder can influence it.
         if own > bounds.each {
-            return Err(BoundReached::Each);
+            return Err(ShareBoundError::Each);
         }
         if all > bounds.all {
-            return Err(BoundReached::All);
+            return Err(ShareBoundError::All);
         }
         held.all = all;
         held.each.insert(self.holder.clone(), own);
@@ -188,13 +188,13 @@ mod tests {
     fn each_holder_and_all_together_are_bounded() {
         let amount = Arc::new(SharedAmount::default());
         let mut first = amount.take(&client("a"), 2, BOUNDS).unwrap();
-        assert_eq!(first.grow(2, BOUNDS), Err(BoundReached::Each));
+        assert_eq!(first.grow(2, BOUNDS), Err(ShareBoundError::Each));
         first.grow(1, BOUNDS).unwrap();
         let second = amount.take(&client("b"), 2, BOUNDS).unwrap();
-        assert_eq!(amount.take(&client("c"), 1, BOUNDS).unwrap_err(), BoundReached::All);
+        assert_eq!(amount.take(&client("c"), 1, BOUNDS).unwrap_err(), ShareBoundError::All);
         assert_eq!(amount.total(), 5);
         drop(first);
-        assert_eq!(amount.take(&client("b"), 2, BOUNDS).unwrap_err(), BoundReached::Each);
+        assert_eq!(amount.take(&client("b"), 2, BOUNDS).unwrap_err(), ShareBoundError::Each);
         drop(second);
         assert!(amount.0.lock().each.is_empty(), "no holder is remembered");
         assert_eq!(amount.total(), 0);

@@ -28,7 +28,7 @@ pub use diff::{ReloadPlan, plan};
 pub use discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
 pub use embeddings::{Embedder, EmbedderReport};
 pub use listing::PreparedListing;
-pub use losses::{LossKind, ProtectionLoss, find_losses};
+pub use losses::{LossFault, ProtectionLoss, find_losses};
 pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
 pub use tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::call::{Abilities, ServerName};
-use crate::catalog::{Kind, MergeWarning};
+use crate::catalog::{Kind, MergeFault};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
@@ -65,7 +65,7 @@ pub struct Snapshots {
 }
 
 /// Warnings already logged, so that none repeats with every list.
-type Warned = Vec<MergeWarning>;
+type Warned = Vec<MergeFault>;
 
 impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without

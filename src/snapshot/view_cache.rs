@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::call::{Context, Named, ServerName};
 use crate::catalog::{
-    self, ByKind, CacheScope, Catalog, ElementFilter, Freshness, Kind, MergeSource, MergeWarning,
+    self, ByKind, CacheScope, Catalog, ElementFilter, Freshness, Kind, MergeFault, MergeSource,
     Naming, Scope, Selection, ServerList, ServerRules,
 };
 use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
@@ -51,7 +51,7 @@ impl ViewBuilder {
         (profile, narrowing, rights): ViewLimits<'_>,
         (lists, screen): (&ServerLists, &DefinitionScreen),
         audience: CacheScope,
-    ) -> (View, Vec<MergeWarning>) {
+    ) -> (View, Vec<MergeFault>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
         // Names and URIs are resolved among the profile's own servers. A client that narrows the
         // profile sees a subset of the same names.

@@ -15,7 +15,7 @@ use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, Ver
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
-use crate::policy::BoundReached;
+use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::response_memory::name_bound;
@@ -78,7 +78,7 @@ pub enum UpstreamError {
         limit: usize,
     },
     /// Large responses use all memory that is allowed for them.
-    MemoryUsedUp(BoundReached),
+    MemoryUsedUp(ShareBoundError),
     /// The event stream has more lines without a message than allowed.
     Chatter {
         /// Maximum number of lines per second.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::call::{Failure, ResultMeter, ServerName};
 use crate::codec::large_message::LARGE_MESSAGE;
-use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 use super::UpstreamError;
 
@@ -123,10 +123,10 @@ impl ResultMeter for PassingCharge {
 }
 
 /// Returns the name of a limit's setting.
-pub(in crate::upstream) fn name_bound(bound: BoundReached) -> &'static str {
+pub(in crate::upstream) fn name_bound(bound: ShareBoundError) -> &'static str {
     match bound {
-        BoundReached::All => "responses",
-        BoundReached::Each => "responses_each",
+        ShareBoundError::All => "responses",
+        ShareBoundError::Each => "responses_each",
     }
 }
 
@@ -159,11 +159,11 @@ mod tests {
         let part = whole.slice(1..2);
         drop(whole);
         let refused = first.count(LARGE).unwrap_err();
-        assert!(matches!(refused, UpstreamError::MemoryUsedUp(BoundReached::Each)), "{refused}");
+        assert!(matches!(refused, UpstreamError::MemoryUsedUp(ShareBoundError::Each)), "{refused}");
         let mut other = memory.charge(&client("b"), LARGE);
         other.count(LARGE).unwrap();
         let refused = other.count(LARGE + 1).unwrap_err();
-        assert!(matches!(refused, UpstreamError::MemoryUsedUp(BoundReached::All)), "{refused}");
+        assert!(matches!(refused, UpstreamError::MemoryUsedUp(ShareBoundError::All)), "{refused}");
         drop((part, first, other));
         assert_eq!(memory.held.total(), 0);
     }

@@ -3,7 +3,7 @@
 /// The text nests too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the JSON nests deeper than {limit} levels")]
-pub struct TooDeep {
+pub struct DepthError {
     /// The most levels allowed.
     pub limit: usize,
 }
@@ -13,14 +13,14 @@ pub struct TooDeep {
 /// The text need not be valid JSON: the parser rejects invalid text.
 ///
 /// # Errors
-/// [`TooDeep`] at the first bracket past the limit.
-pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
+/// [`DepthError`] at the first bracket past the limit.
+pub fn within_depth(text: &[u8], limit: usize) -> Result<(), DepthError> {
     // Most messages have fewer brackets, in strings and outside them, than the allowed depth.
     // Counting brackets takes a tenth of the time of recognising strings.
     if opening(text) <= limit {
         return Ok(());
     }
-    if deepest_level(text, limit) > limit { Err(TooDeep { limit }) } else { Ok(()) }
+    if deepest_level(text, limit) > limit { Err(DepthError { limit }) } else { Ok(()) }
 }
 
 /// The deepest nesting of `[` and `{` outside strings.

@@ -8,20 +8,20 @@ use serde_json::value::RawValue;
 use super::outline::{LEVELS, Outline};
 use super::payload::MOST;
 use super::walk::{Walk, place};
-use super::{Malformed, ObjectError, Payload, TooDeep, unquoted};
+use super::{DepthError, JsonSyntaxError, ObjectError, Payload, unquoted};
 
 /// Reason why bytes are not a JSON-RPC 2.0 message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
     /// Not valid JSON.
     #[error("not valid JSON: {0}")]
-    Syntax(Malformed),
+    Syntax(JsonSyntaxError),
     /// Not a JSON object, or a duplicate member of the envelope.
     #[error("not a JSON-RPC message: {0}")]
     Envelope(ObjectError),
     /// Nested deeper than allowed.
     #[error("{0}")]
-    Depth(TooDeep),
+    Depth(DepthError),
     /// `jsonrpc` is missing or is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,

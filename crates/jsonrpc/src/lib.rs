@@ -26,7 +26,7 @@ mod masks;
 mod depth;
 
 pub use batch::split_batch;
-pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, within_depth};
+pub use depth::{DepthError, MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, nesting_depth, within_depth};
 pub use frame::{Frame, FrameFault, Id, Response, parse};
 pub use lenient::{ServerText, parse_from_server, parse_unusual, whole_number};
 pub use members::{MemberKey, Members, has_duplicate};
@@ -35,7 +35,7 @@ pub use payload::Payload;
 pub use scanner::Scanner;
 pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
-pub use walk::{Malformed, ObjectError, members};
+pub use walk::{JsonSyntaxError, ObjectError, members};
 pub use write::{
     error, error_object, notification, object_of, request, request_with, response, response_with,
     string,

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::walk::{Cursor, MemberSlot, Quoted, WalkError, before_object, place, unescaped};
-use super::{Malformed, ObjectError};
+use super::{JsonSyntaxError, ObjectError};
 
 /// The recorded positions of one object.
 #[derive(Debug, Clone)]
@@ -259,7 +259,7 @@ impl<'a> OutlinePart<'a> {
         if !self.mark.key_escaped {
             return Ok(Cow::Borrowed(raw));
         }
-        let fault = Malformed { at: start, expected: WalkError::Surrogates.expected() };
+        let fault = JsonSyntaxError { at: start, expected: WalkError::Surrogates.expected() };
         unescaped(raw).map(Cow::Owned).ok_or(ObjectError::Syntax(fault))
     }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::value_end::{FollowStep, FollowedValue};
-use super::{FrameFault, TooDeep};
+use super::{DepthError, FrameFault};
 
 /// Finds a response's `id` and `result` in bytes that arrive in pieces.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Scanner {
     fn value_byte(&mut self, member: ScannedMember, byte: u8) -> Result<bool, FrameFault> {
         let step = self.value.step(byte);
         if self.value.depth >= self.max_depth {
-            return Err(FrameFault::Depth(TooDeep { limit: self.max_depth }));
+            return Err(FrameFault::Depth(DepthError { limit: self.max_depth }));
         }
         match step {
             FollowStep::Inside | FollowStep::Last => {

@@ -9,7 +9,7 @@ use super::Failure;
 /// The refusal of an interceptor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("refused by the interceptor {interceptor}: {reason}")]
-pub struct InterceptorRefusal {
+pub struct InterceptorRefusalError {
     /// Its name in the configuration.
     pub interceptor: String,
     /// Its reason, truncated.
@@ -19,7 +19,7 @@ pub struct InterceptorRefusal {
 /// An interceptor that did not decide about a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the interceptor {interceptor}, which must check this, is not available: {fault}")]
-pub struct InterceptorOutage {
+pub struct InterceptorOutageError {
     /// Its name in the configuration.
     pub interceptor: String,
     /// The fault.
@@ -78,14 +78,14 @@ pub enum InterceptorFault {
     Mutation(&'static str),
 }
 
-impl From<InterceptorRefusal> for Failure {
-    fn from(refusal: InterceptorRefusal) -> Self {
+impl From<InterceptorRefusalError> for Failure {
+    fn from(refusal: InterceptorRefusalError) -> Self {
         Self::Intercepted(Box::new(refusal))
     }
 }
 
-impl From<InterceptorOutage> for Failure {
-    fn from(outage: InterceptorOutage) -> Self {
+impl From<InterceptorOutageError> for Failure {
+    fn from(outage: InterceptorOutageError) -> Self {
         Self::InterceptorDown(Box::new(outage))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderName;
 use serde_json::{Value, json};
 
-use crate::jsonrpc::{FrameFault, JsonError, Malformed, ObjectError, TooDeep};
+use crate::jsonrpc::{DepthError, FrameFault, JsonError, JsonSyntaxError, ObjectError};
 use crate::mcp::{HeaderValueError, LogLevel, ProtocolVersion, meta};
 use crate::text::clip;
 
@@ -16,10 +16,10 @@ use super::Failure;
 pub enum ParseFault {
     /// Not valid JSON.
     #[error("not valid JSON: {0}")]
-    Syntax(Malformed),
+    Syntax(JsonSyntaxError),
     /// Nested deeper than allowed.
     #[error("{0}")]
-    Depth(TooDeep),
+    Depth(DepthError),
 }
 
 /// Faults of a request, or of its body as parsed JSON.
@@ -329,7 +329,7 @@ pub enum StateError {
 
 /// A client's refusals of input that a server requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InputRefusal {
+pub enum InputError {
     /// The user declined.
     #[error("the user declined")]
     Declined,
@@ -346,7 +346,7 @@ pub enum InputRefusal {
 
 /// Reasons not to make a call that needs the user's consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ConfirmRefusal {
+pub enum ConfirmationError {
     /// The user declined.
     #[error("the user declined")]
     Declined,
@@ -465,8 +465,8 @@ impl From<StateError> for Failure {
     }
 }
 
-impl From<InputRefusal> for Failure {
-    fn from(refusal: InputRefusal) -> Self {
+impl From<InputError> for Failure {
+    fn from(refusal: InputError) -> Self {
         Self::InputRefused(refusal)
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 /// The lines name paths, rules and kinds, never values: arguments may contain secrets, and the text
 /// goes to the model, to logs and to traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgumentViolations {
+pub struct ArgumentsError {
     /// One line per violation: path, rule, expectation and the kind found.
     pub lines: Vec<String>,
     /// Shows if the list is complete.
@@ -23,7 +23,7 @@ pub enum OtherViolations {
     Some,
 }
 
-impl ArgumentViolations {
+impl ArgumentsError {
     /// Adds the schema that they violate, for a client that may not know it.
     #[must_use]
     pub fn with_schema(mut self, schema: &str) -> Self {
@@ -35,14 +35,14 @@ impl ArgumentViolations {
     }
 }
 
-impl ArgumentViolations {
+impl ArgumentsError {
     /// Creates one violation from a line.
     pub fn of_line(line: impl Into<String>) -> Self {
         Self { lines: vec![line.into()], others: OtherViolations::None }
     }
 }
 
-impl fmt::Display for ArgumentViolations {
+impl fmt::Display for ArgumentsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.lines.join("\n"))?;
         match self.others {
@@ -52,11 +52,11 @@ impl fmt::Display for ArgumentViolations {
     }
 }
 
-impl std::error::Error for ArgumentViolations {}
+impl std::error::Error for ArgumentsError {}
 
 /// Reasons for a meta-tool to refuse a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MetaCallRefusal {
+pub enum MetaCallError {
     /// The tool does not exist, or this principal may not use it.
     #[error(
         "there is no tool {name:?}{}: find_tools finds the names of tools",

@@ -2,7 +2,7 @@
 
 use crate::mcp::code;
 
-use super::{Blame, Failure, MetaCallRefusal};
+use super::{Blame, Failure, MetaCallError};
 
 /// A failure's representation on the wire and in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +42,14 @@ impl Failure {
             Self::MethodNotFound { .. } => {
                 row(code::METHOD_NOT_FOUND, 404, Client, false, "method_not_found")
             }
-            Self::UnknownTool { .. }
-            | Self::MetaCallRefused(MetaCallRefusal::UnknownTool { .. }) => {
+            Self::UnknownTool { .. } | Self::MetaCallRefused(MetaCallError::UnknownTool { .. }) => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
             Self::DepartedTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "departed_tool")
             }
             Self::MetaCallRefused(
-                MetaCallRefusal::OtherIntent { .. } | MetaCallRefusal::CalledDirectly { .. },
+                MetaCallError::OtherIntent { .. } | MetaCallError::CalledDirectly { .. },
             ) => row(code::INVALID_PARAMS, 200, Client, false, "wrong_meta_tool"),
             Self::UnknownPrompt { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")

@@ -24,7 +24,7 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use super::clip_foreign_text;
-use crate::call::ArgumentViolations;
+use crate::call::ArgumentsError;
 use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
@@ -232,9 +232,9 @@ impl ArgumentSchema {
     /// Validates the raw `arguments` of one call; absent arguments count as `{}`.
     ///
     /// # Errors
-    /// [`ArgumentViolations`], with a text that a model can act on. It names paths, rules and
+    /// [`ArgumentsError`], with a text that a model can act on. It names paths, rules and
     /// kinds, never values: arguments may hold secrets.
-    pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), ArgumentViolations> {
+    pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), ArgumentsError> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
             CompiledRule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
@@ -251,7 +251,7 @@ impl ArgumentSchema {
         &self,
         arguments: Option<&[u8]>,
         parts: Option<OutlineParts<'_>>,
-    ) -> Result<(), ArgumentViolations> {
+    ) -> Result<(), ArgumentsError> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
         if self.admits_at_sight(raw, parts) { Ok(()) } else { self.check_whole(raw) }
     }
@@ -273,7 +273,7 @@ impl ArgumentSchema {
         self.cheap_length
     }
 
-    fn check_whole(&self, raw: &[u8]) -> Result<(), ArgumentViolations> {
+    fn check_whole(&self, raw: &[u8]) -> Result<(), ArgumentsError> {
         match &self.rule {
             CompiledRule::AnyObject => {
                 match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {

@@ -11,22 +11,22 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::SchemaError;
-use crate::call::{ArgumentViolations, OtherViolations as Others};
+use crate::call::{ArgumentsError, OtherViolations as Others};
 use crate::jsonrpc::JsonError;
 
 /// The most violations that are listed.
 pub(super) const MAX_LINES: usize = 10;
 
-pub(super) fn unreadable(error: &JsonError) -> ArgumentViolations {
+pub(super) fn unreadable(error: &JsonError) -> ArgumentsError {
     one_line(format!("(root): json: {error}"))
 }
 
 /// Arguments that cannot be checked are rejected.
-pub(super) fn unchecked(error: &SchemaError) -> ArgumentViolations {
+pub(super) fn unchecked(error: &SchemaError) -> ArgumentsError {
     one_line(format!("(root): the arguments cannot be checked: the schema {error}"))
 }
 
-pub(super) fn not_an_object(raw: &str) -> ArgumentViolations {
+pub(super) fn not_an_object(raw: &str) -> ArgumentsError {
     let found = match raw.bytes().next() {
         Some(b'[') => "array",
         Some(b'"') => "string",
@@ -37,8 +37,8 @@ pub(super) fn not_an_object(raw: &str) -> ArgumentViolations {
     one_line(format!("(root): type: expected object, got {found}"))
 }
 
-fn one_line(line: String) -> ArgumentViolations {
-    ArgumentViolations { lines: vec![line], others: Others::None }
+fn one_line(line: String) -> ArgumentsError {
+    ArgumentsError { lines: vec![line], others: Others::None }
 }
 
 /// Collects the validator's errors, as far as the cost allows.
@@ -49,13 +49,13 @@ pub(super) fn collect_violations(
     validator: &Validator,
     value: &Value,
     cost: usize,
-) -> ArgumentViolations {
+) -> ArgumentsError {
     if cost > MAX_COST_OF_FIRST {
         return one_line(UNNAMED.to_owned());
     }
     if cost > MAX_COST_OF_ALL {
         let first = validator.validate(value).err();
-        return ArgumentViolations {
+        return ArgumentsError {
             lines: first.iter().map(violation_message).collect(),
             others: Others::None,
         };
@@ -64,7 +64,7 @@ pub(super) fn collect_violations(
     let lines = errors.by_ref().take(MAX_LINES).map(|error| violation_message(&error)).collect();
     // The rest is not counted: there may be a violation for every few bytes of the arguments.
     let others = if errors.next().is_some() { Others::Some } else { Others::None };
-    ArgumentViolations { lines, others }
+    ArgumentsError { lines, others }
 }
 
 fn violation_message(error: &ValidationError<'_>) -> String {

@@ -74,7 +74,7 @@ fn raw(name: &str) -> Bytes {
     json!({"name": name, "inputSchema": {"type": "object"}}).to_string().into()
 }
 
-fn merge(naming: impl Into<Naming>, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
+fn merge(naming: impl Into<Naming>, servers: &[Server]) -> (Catalog, Vec<MergeFault>) {
     let sources: Vec<_> = servers
         .iter()
         .map(|one| MergeSource { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
@@ -268,9 +268,9 @@ fn an_invalid_tool_is_lost_alone_and_named() {
     assert_eq!(
         refused,
         [
-            (Kind::Tools, "a".to_owned(), InvalidItem::Schema(SchemaError::RootType)),
-            (Kind::Tools, "#2".to_owned(), InvalidItem::NotAnObject),
-            (Kind::Tools, "ok".to_owned(), InvalidItem::Repeated),
+            (Kind::Tools, "a".to_owned(), ItemError::Schema(SchemaError::RootType)),
+            (Kind::Tools, "#2".to_owned(), ItemError::NotAnObject),
+            (Kind::Tools, "ok".to_owned(), ItemError::Repeated),
         ]
     );
 }
@@ -319,7 +319,7 @@ proptest! {
             let public: Vec<_> = catalog.entries().map(|one| one.public.to_string()).collect();
             prop_assert_eq!(&public, &listed(&catalog));
             let all: usize = servers.iter().map(|one| one.list.as_ref().unwrap().tools.len()).sum();
-            let lost = warnings.iter().filter(|one| matches!(one, MergeWarning::NameTaken { .. })).count();
+            let lost = warnings.iter().filter(|one| matches!(one, MergeFault::NameTaken { .. })).count();
             prop_assert_eq!(catalog.entries().len() + lost, all);
         }
     }

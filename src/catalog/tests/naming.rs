@@ -117,7 +117,7 @@ fn without_naming_names_stay_and_the_later_server_loses_clashing_ones() {
         native: NativeName::new(native),
     };
     let (public, winner, loser) = (PublicName::new("x.y"), origin("b", "x.y"), origin("a", "x.y"));
-    assert_eq!(warnings, [MergeWarning::NameTaken { kind: Kind::Tools, public, winner, loser }]);
+    assert_eq!(warnings, [MergeFault::NameTaken { kind: Kind::Tools, public, winner, loser }]);
 }
 
 #[test]

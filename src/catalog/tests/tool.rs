@@ -49,7 +49,7 @@ fn each_fault_is_named() {
     }
     assert_eq!(
         Tool::parse(b"{\"name\":\"\xff\"}", HeaderRules::Enforce).err(),
-        Some(InvalidItem::Json(JsonError::Syntax))
+        Some(ItemError::Json(JsonError::Syntax))
     );
 }
 
@@ -99,7 +99,7 @@ fn a_tool_nested_without_end_is_refused_by_name() {
     let (_, refused) = built(server, vec![raw.into()], HeaderRules::Enforce, None);
     assert_eq!(
         refused,
-        [(Kind::Tools, "a".to_owned(), InvalidItem::Json(JsonError::TooDeep { max: 66 }))]
+        [(Kind::Tools, "a".to_owned(), ItemError::Json(JsonError::TooDeep { max: 66 }))]
     );
 }
 
@@ -121,7 +121,7 @@ fn the_same_tools_are_left_out_for_their_patterns_whatever_list_came_before() {
     let (first, refused) = built(server(), all.clone(), HeaderRules::Enforce, None);
     assert!(!first.tools.is_empty() && first.tools.len() + refused.len() == 30);
     let reason = |one: &RejectedElement| {
-        matches!(one.2, InvalidItem::Schema(SchemaError::ListPatterns { .. }))
+        matches!(one.2, ItemError::Schema(SchemaError::ListPatterns { .. }))
     };
     assert!(refused.iter().all(reason), "{refused:?}");
     let reversed: Vec<_> = all.iter().rev().cloned().collect();

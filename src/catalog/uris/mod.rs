@@ -39,7 +39,7 @@ use guarded::GuardedUris;
 use super::held::{HeldDefinitions, HeldName};
 use super::item::CatalogItem;
 use super::kind::Kind;
-use super::merge::{ElementOrigin, MergeSource, MergeWarning};
+use super::merge::{ElementOrigin, MergeFault, MergeSource};
 use super::selection::Scope;
 use crate::call::{Named, ServerName};
 
@@ -130,7 +130,7 @@ impl CatalogUris {
         mode: UriMode,
         sources: &[MergeSource<'a>],
         (scope, interfaces): (&Scope, &HashSet<(&ServerName, &str)>),
-        warnings: &mut Vec<MergeWarning>,
+        warnings: &mut Vec<MergeFault>,
     ) -> (Self, Vec<ShownResource<'a>>, Vec<ShownResource<'a>>) {
         let mut uris = Self {
             mode,
@@ -193,7 +193,7 @@ impl CatalogUris {
         source: &MergeSource<'a>,
         resources: &mut Vec<ResourceCandidate<'a>>,
         templates: &mut Vec<ResourceCandidate<'a>>,
-        warnings: &mut Vec<MergeWarning>,
+        warnings: &mut Vec<MergeFault>,
     ) {
         let (server, rules) = (source.server, source.rules);
         let holder = self.servers.entry(server.clone()).or_default();
@@ -261,7 +261,7 @@ impl CatalogUris {
         };
         for name in rules.variables().filter(|name| !known(name)) {
             let (server, name) = (server.clone(), name.to_owned());
-            warnings.push(MergeWarning::NoSuchVariable { server, name });
+            warnings.push(MergeFault::NoSuchVariable { server, name });
         }
         holder.lists_relative = resources.iter().skip(first).any(|one| !has_scheme(&one.native));
         let interfaces = list

@@ -82,7 +82,7 @@ impl Server {
     }
 }
 
-fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
+fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<MergeFault>) {
     let parts: Vec<_> = servers
         .iter()
         .map(|one| (ServerRules::default().with_variables(one.variables.clone()), one.list()))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table};
 
-use crate::config::{Color, Config, ConfigFaults, ConfigProblem, ConfigSource, Environment};
+use crate::config::{Color, Config, ConfigFaults, ConfigSource, Environment, SettingFault};
 
 use super::edited_file::{EditedFile, EditedFileError, FileMode, WriteOutcome};
 use super::serve::settings;
@@ -273,7 +273,7 @@ impl GatewayFile {
 /// Returns the unset variables, if these are the only faults.
 fn unset_variables(faults: &ConfigFaults) -> Option<Vec<String>> {
     let names = faults.list().iter().map(|fault| match &fault.problem {
-        ConfigProblem::EnvUnset { name } => Some(name.clone()),
+        SettingFault::EnvUnset { name } => Some(name.clone()),
         _ => None,
     });
     let mut names: Vec<_> = names.collect::<Option<_>>()?;

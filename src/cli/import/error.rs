@@ -8,7 +8,7 @@ use crate::cli::gateway_file::GatewayFileError;
 use crate::cli::{FAILURE, FailureExit, WRONG_USE};
 
 use super::document::DocumentError;
-use super::imported::InactiveReason;
+use super::imported::InactiveEntryFault;
 
 /// Reason that no entry was imported.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub(in crate::cli) enum ImportError {
     #[error("nothing was added: {reason}")]
     NotAdded {
         /// The reason.
-        reason: InactiveReason,
+        reason: InactiveEntryFault,
     },
     /// The same server has another name.
     #[error("nothing was added: {} has this server already, as [servers.{known}]", config.display())]

@@ -42,12 +42,12 @@ pub(super) struct ImportedServer {
     /// Settings without a counterpart, one sentence each.
     pub(super) notes: Vec<String>,
     /// Reason that it is written as a comment, if it is.
-    pub(super) inactive: Option<InactiveReason>,
+    pub(super) inactive: Option<InactiveEntryFault>,
 }
 
 /// Reason that an entry cannot be used as it is, and becomes a comment.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(in crate::cli) enum InactiveReason {
+pub(in crate::cli) enum InactiveEntryFault {
     /// Its own program does not start it.
     #[error("it is switched off where it was found")]
     SwitchedOff,
@@ -90,7 +90,7 @@ impl ImportedServer {
 
     /// Marks the entry as a comment, because its own program does not start it.
     pub(super) fn mark_switched_off(&mut self) {
-        self.inactive = Some(InactiveReason::SwitchedOff);
+        self.inactive = Some(InactiveEntryFault::SwitchedOff);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::text::escape_controls;
 
 use super::compiled::CompiledServer;
 use super::imported::{
-    ImportedProfile, ImportedServer, ImportedTarget, ImportedText, InactiveReason,
+    ImportedProfile, ImportedServer, ImportedTarget, ImportedText, InactiveEntryFault,
 };
 use super::known::{ComparedServer, KnownServers};
 use super::names::{profile_name, server_name, unique_name};
@@ -41,7 +41,7 @@ pub(super) struct PlannedEntry {
     /// TOML of the entry, with the comments above it.
     pub(super) block: String,
     /// Reason that it is written as a comment, if it is.
-    pub(super) inactive: Option<InactiveReason>,
+    pub(super) inactive: Option<InactiveEntryFault>,
 }
 
 /// Makes the plan.
@@ -267,7 +267,7 @@ impl<'a> Planner<'a> {
         }
         comments.append(&mut profile.notes);
         let missing = self.missing_server(&profile);
-        let inactive = missing.map(|server| InactiveReason::MissingServer { server });
+        let inactive = missing.map(|server| InactiveEntryFault::MissingServer { server });
         let block = render_profile(&profile, &wanted);
         self.push_entry(section, &wanted, &block, comments, inactive);
     }
@@ -278,7 +278,7 @@ impl<'a> Planner<'a> {
         name: &str,
         block: &str,
         comments: Vec<String>,
-        inactive: Option<InactiveReason>,
+        inactive: Option<InactiveEntryFault>,
     ) {
         let reason = inactive.iter().map(|reason| format!("not active: {reason}"));
         let mut lines = String::new();
@@ -317,7 +317,10 @@ impl<'a> Planner<'a> {
 }
 
 /// Returns the reason that a server can only be a comment.
-fn inactive_reason(server: &ImportedServer, fault: Option<ConfigFaults>) -> Option<InactiveReason> {
+fn inactive_reason(
+    server: &ImportedServer,
+    fault: Option<ConfigFaults>,
+) -> Option<InactiveEntryFault> {
     if server.inactive.is_some() {
         return server.inactive.clone();
     }
@@ -325,13 +328,13 @@ fn inactive_reason(server: &ImportedServer, fault: Option<ConfigFaults>) -> Opti
         let settings = [("command", Some(command)), ("cwd", cwd.as_ref())];
         for (setting, text) in settings {
             if !text.is_none_or(ImportedText::is_plain) {
-                return Some(InactiveReason::Unresolved { setting });
+                return Some(InactiveEntryFault::Unresolved { setting });
             }
         }
     }
     let faults = fault?;
     let faults = faults.list().iter().take(3).map(|fault| fault.problem.to_string()).collect();
-    Some(InactiveReason::Invalid { faults })
+    Some(InactiveEntryFault::Invalid { faults })
 }
 
 /// Maximum characters of a profile's name.

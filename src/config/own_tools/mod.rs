@@ -15,7 +15,7 @@ use crate::call::PublicName;
 
 use super::macros::section;
 use super::maps::{NamedTables, PluralName};
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::{SectionPart, Setting, TextSetting};
 use super::transforms::{InputSchema, MessageTemplate, plain_json};
@@ -123,7 +123,7 @@ impl SectionPart for CallName {
         let name = table.name;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.is_empty() || name == ROOT_ARGUMENTS || !name.chars().all(is_plain) {
-            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::CallName);
+            reader.report_fault(table.name_span.clone(), &table.key, SettingFault::CallName);
             return None;
         }
         Some(Self(name.into()))
@@ -158,7 +158,7 @@ impl SectionPart for CallOrder {
         let is_fixed = set("json");
         if is_fixed == (set("calls") || set("text")) {
             let (span, key) = (table.name_span.clone(), &table.key);
-            reader.report_fault(span, key, ConfigProblem::OwnAnswer);
+            reader.report_fault(span, key, SettingFault::OwnAnswer);
             return None;
         }
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);

@@ -1,7 +1,7 @@
 //! The order of the calls of one tool, by their dependencies.
 
 use super::OwnCallConfig;
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::transforms::{MessageTemplate, ValuePath};
 
 /// For each call, in file order, the positions of the calls with results that it needs.
@@ -12,14 +12,14 @@ impl CallOrder {
     /// The order of these calls, and of a message of their results.
     ///
     /// # Errors
-    /// [`ConfigProblem`] if there are too many, if a path begins with the name of none, or if calls
+    /// [`SettingFault`] if there are too many, if a path begins with the name of none, or if calls
     /// wait for one another.
     pub(super) fn new(
         calls: &[OwnCallConfig],
         message: Option<&MessageTemplate>,
-    ) -> Result<Self, ConfigProblem> {
+    ) -> Result<Self, SettingFault> {
         if calls.len() > MAX_CALLS {
-            return Err(ConfigProblem::TooManyCalls { max: MAX_CALLS });
+            return Err(SettingFault::TooManyCalls { max: MAX_CALLS });
         }
         let mut needed = Vec::with_capacity(calls.len());
         for call in calls {
@@ -35,7 +35,7 @@ impl CallOrder {
             place_of(calls, path)?;
         }
         let order = Self(needed);
-        if order.ends() { Ok(order) } else { Err(ConfigProblem::CallCycle) }
+        if order.ends() { Ok(order) } else { Err(SettingFault::CallCycle) }
     }
 
     /// The positions of the calls with results that this one needs.
@@ -59,13 +59,13 @@ impl CallOrder {
 }
 
 /// The position of the call that a path begins with; `None` for the client's own arguments.
-fn place_of(calls: &[OwnCallConfig], path: &ValuePath) -> Result<Option<usize>, ConfigProblem> {
+fn place_of(calls: &[OwnCallConfig], path: &ValuePath) -> Result<Option<usize>, SettingFault> {
     let first = path.steps().next().unwrap_or_default();
     if first == ROOT_ARGUMENTS {
         return Ok(None);
     }
     let place = calls.iter().position(|call| call.name.as_str() == first);
-    place.map(Some).ok_or_else(|| ConfigProblem::NoSuchCall { name: first.to_owned() })
+    place.map(Some).ok_or_else(|| SettingFault::NoSuchCall { name: first.to_owned() })
 }
 
 /// The first step of paths into the client's own arguments.

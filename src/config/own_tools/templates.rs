@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::setting::Setting;
 use crate::config::transforms::{MessageTemplate, TemplatePart, ValuePath, plain_json};
@@ -82,7 +82,7 @@ impl Setting for ValueTemplate {
         node.expect_table(reader)?;
         let template = Self::parse(&plain_json(node, reader)?);
         if template.is_none() {
-            node.report_fault(reader, ConfigProblem::ArgumentTemplate);
+            node.report_fault(reader, SettingFault::ArgumentTemplate);
         }
         template
     }

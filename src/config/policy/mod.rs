@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::macros::{choice, section};
 use super::maps::{NamedTables, PluralName};
 use super::pattern::Pattern;
-use super::problem::ConfigProblem;
+use super::problem::SettingFault;
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::SectionPart;
 
@@ -113,7 +113,7 @@ impl SectionPart for RuleName {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let name = table.name;
         if !(1..=64).contains(&name.len()) || !name.chars().all(is_plain) {
-            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::RuleName);
+            reader.report_fault(table.name_span.clone(), &table.key, SettingFault::RuleName);
             return None;
         }
         Some(Self(name.into()))

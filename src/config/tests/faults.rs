@@ -37,7 +37,7 @@ fn headers_that_the_gateway_writes_itself_are_refused() {
         let text = format!("[servers.x]\nurl = \"http://x\"\nheaders = {{ {name} = \"x\" }}");
         let told = World::new().read(&text).unwrap_err();
         assert!(
-            matches!(told.list()[0].problem, ConfigProblem::HeaderReserved { .. }),
+            matches!(told.list()[0].problem, SettingFault::HeaderReserved { .. }),
             "{name}: {told}"
         );
     }
@@ -222,7 +222,7 @@ fn a_flood_of_faults_is_cut_and_counted() {
         World::new().read(&(0..250).fold(String::new(), |text, n| text + &format!("k{n} = 1\n")));
     let faults = faults.unwrap_err();
     assert_eq!(faults.list().len(), ConfigFaults::MAX + 1);
-    assert!(matches!(faults.list()[ConfigFaults::MAX].problem, ConfigProblem::More { count: 150 }));
+    assert!(matches!(faults.list()[ConfigFaults::MAX].problem, SettingFault::More { count: 150 }));
     assert!(
         faults
             .to_string()
@@ -233,7 +233,7 @@ fn a_flood_of_faults_is_cut_and_counted() {
 #[test]
 fn binary_files_are_reported_as_such() {
     let faults = World::new().read_bytes(b"[gateway]\nlisten = \"\xff\"").unwrap_err();
-    assert!(matches!(faults.list()[0].problem, ConfigProblem::NotUtf8));
+    assert!(matches!(faults.list()[0].problem, SettingFault::NotUtf8));
     assert_eq!(faults.list()[0].line, 2);
 }
 

@@ -250,7 +250,7 @@ fn the_log_filter_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
     config.log_at("warn,trunkline::upstream=debug").unwrap();
     assert_eq!(config.log.level, "warn,trunkline::upstream=debug");
-    assert!(matches!(config.log_at("a=b=c"), Err(ConfigProblem::Filter)));
+    assert!(matches!(config.log_at("a=b=c"), Err(SettingFault::Filter)));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn the_address_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
     assert!(matches!(
         config.listen_on("127.0.0.1:8081".parse().unwrap()),
-        Err(ConfigProblem::SameAddress)
+        Err(SettingFault::SameAddress)
     ));
     for address in ["[::1]:9000", "0.0.0.0:9000"] {
         config.listen_on(address.parse().unwrap()).unwrap();

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::json::ArgumentValue;
 use crate::config::macros::section;
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::server::ArgumentsChoice;
 use crate::config::setting::{Section, SectionOutline, Setting};
@@ -117,7 +117,7 @@ fn check_edit(node: &ConfigNode<'_>, edit: &ArgumentEdit, reader: &mut ConfigRea
     let clients = ["default", "rename", "description"];
     let others = sources.map(|(node, _)| node).collect::<Vec<_>>().into_iter();
     for other in others.chain(clients.iter().filter_map(|key| table.find_node(key))) {
-        other.report_fault_at_key(reader, ConfigProblem::HiddenArgument { owner });
+        other.report_fault_at_key(reader, SettingFault::HiddenArgument { owner });
     }
 }
 
@@ -139,7 +139,7 @@ fn check_edits(
         if edit.rename.as_ref().is_some_and(is_taken)
             && let Some(node) = table.find_node("rename")
         {
-            node.report_fault(reader, ConfigProblem::ArgumentName);
+            node.report_fault(reader, SettingFault::ArgumentName);
         }
         let copies = |source: &String| {
             let found = edits.iter().find(|(other, _)| other == source);
@@ -148,7 +148,7 @@ fn check_edits(
         if edit.from.as_ref().is_some_and(copies)
             && let Some(node) = table.find_node("from")
         {
-            node.report_fault(reader, ConfigProblem::ArgumentSource);
+            node.report_fault(reader, SettingFault::ArgumentSource);
         }
     }
 }

@@ -6,7 +6,7 @@ use http::HeaderName;
 use serde_json::{Map, Number, Value as Json, json};
 use toml::de::DeValue;
 
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::secret::Secret;
 use crate::config::setting::Setting;
@@ -150,6 +150,6 @@ fn read_json(
 }
 
 fn refuse_number(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
-    node.report_fault(reader, ConfigProblem::NoJsonNumber);
+    node.report_fault(reader, SettingFault::NoJsonNumber);
     None
 }

@@ -3,7 +3,7 @@
 use super::template::{MessageTemplate, ValuePath};
 use crate::config::macros::{choice, section};
 use crate::config::pattern::Pattern;
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::{ConfigReader, ConfigTable};
 use crate::config::setting::{Section, SectionPart, SettingRow, TextSetting};
 use crate::config::units::SizeSetting;
@@ -103,9 +103,9 @@ impl TextSetting for ResultSize {
     const EXAMPLE: &'static str = "\"32KiB\"";
     const RULE: &'static str = SizeSetting::RULE;
 
-    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
         match SizeSetting::parse_text(text, reader)? {
-            Some(..1024) => Err(ConfigProblem::Range { min: "1KiB".into(), max: "2GiB".into() }),
+            Some(..1024) => Err(SettingFault::Range { min: "1KiB".into(), max: "2GiB".into() }),
             size => Ok(size),
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
 use super::json::plain_json;
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::setting::Setting;
 
@@ -44,7 +44,7 @@ impl Setting for InputSchema {
                 Some(Self(Arc::new(members)))
             }
             _ => {
-                node.report_fault(reader, ConfigProblem::InputSchema);
+                node.report_fault(reader, SettingFault::InputSchema);
                 None
             }
         }
@@ -63,9 +63,9 @@ fn read_file(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Jso
     let problem = match text {
         Ok(text) => match serde_json::from_str(&text) {
             Ok(schema) => return Some(schema),
-            Err(_) => ConfigProblem::InputSchema,
+            Err(_) => SettingFault::InputSchema,
         },
-        Err(error) => ConfigProblem::File { path: path.to_owned(), error },
+        Err(error) => SettingFault::File { path: path.to_owned(), error },
     };
     node.report_fault(reader, problem);
     None

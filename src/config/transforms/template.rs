@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::config::problem::ConfigProblem;
+use crate::config::problem::SettingFault;
 use crate::config::reader::ConfigReader;
 use crate::config::setting::TextSetting;
 use crate::jsonrpc::Members;
@@ -71,7 +71,7 @@ impl TextSetting for ValuePath {
     const RULE: &'static str = "names with dots between them, or a JSON pointer";
     const EXAMPLE: &'static str = "\"summary.text\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Self::parse(text))
     }
 }
@@ -133,7 +133,7 @@ impl TextSetting for MessageTemplate {
     const RULE: &'static str = "a text with paths within { }";
     const EXAMPLE: &'static str = "\"{city}: {now.temperature} degrees\"";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(Self::parse(text))
     }
 }

@@ -11,7 +11,7 @@ use crate::call::{
 };
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::header::{DuplicateHeader, MessageHeaders, SentHeader};
+use crate::mcp::header::{DuplicateHeaderError, MessageHeaders, SentHeader};
 use crate::mcp::{
     Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
 };
@@ -223,8 +223,9 @@ fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), HeaderF
 
 /// Returns a header that occurs once, or not at all.
 fn single<'a>(sent: SentHeader<'a>, name: &HeaderName) -> Result<Option<&'a str>, HeaderFault> {
-    let value =
-        sent.single().map_err(|DuplicateHeader| HeaderFault::Duplicate { name: name.clone() })?;
+    let value = sent
+        .single()
+        .map_err(|DuplicateHeaderError| HeaderFault::Duplicate { name: name.clone() })?;
     value.map(HeaderValue::to_str).transpose().map_err(|_| HeaderFault::Encoding {
         name: name.clone(),
         fault: HeaderValueError::Characters,

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::call::Failure;
 use crate::codec::large_message::work_on;
 use crate::jsonrpc::{self, Frame};
-use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 use super::MAX_DEPTH;
 
@@ -74,7 +74,7 @@ impl LineOutput {
 
 impl OutputBudget {
     /// Takes the bytes of a message; one always fits if no other waits.
-    fn take(&self, bytes: usize) -> Result<Share, BoundReached> {
+    fn take(&self, bytes: usize) -> Result<Share, ShareBoundError> {
         let ShareBounds { all, each } = self.bounds;
         let bounds = ShareBounds { all: all.max(bytes), each: each.max(bytes) };
         self.unread.take(&self.holder, bytes, bounds)

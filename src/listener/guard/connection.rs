@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, header};
 use parking_lot::Mutex;
 
-use super::GuardRefusal;
+use super::AdmissionError;
 use crate::listener::Settings;
 use crate::mcp::header::single_value;
 
@@ -36,12 +36,12 @@ impl ConnectionGuard {
     /// Judges one request, as [`super::Guard::admit`] does.
     ///
     /// # Errors
-    /// The first [`GuardRefusal`] that applies.
+    /// The first [`AdmissionError`] that applies.
     pub(in crate::listener) fn admit<B>(
         &self,
         settings: &Arc<Settings>,
         request: &Request<B>,
-    ) -> Result<(), GuardRefusal> {
+    ) -> Result<(), AdmissionError> {
         let host = only_host(request);
         if host.is_some_and(|host| self.has_admitted(settings, host)) {
             return Ok(());
@@ -115,7 +115,7 @@ mod tests {
         let request = request("/mcp", &[("host", "a.test")]);
         assert_eq!(guard.admit(&settings(&["a.test"]), &request), Ok(()));
         let refused = guard.admit(&settings(&["b.test"]), &request);
-        assert!(matches!(refused, Err(GuardRefusal::ForeignHost(_))), "{refused:?}");
+        assert!(matches!(refused, Err(AdmissionError::ForeignHost(_))), "{refused:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! browser sends one, must be a page that the operator trusts.
 //!
 //! The judgement is pure: headers and the socket's local address in, an [`Admission`] or a
-//! [`GuardRefusal`] out. MCP 2026-07-28, Streamable HTTP, "Security Warning"; 2025-11-25,
+//! [`AdmissionError`] out. MCP 2026-07-28, Streamable HTTP, "Security Warning"; 2025-11-25,
 //! Transports, the same heading.
 
 mod connection;
@@ -22,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 
-use crate::mcp::header::{DuplicateHeader, single_value, text_value};
+use crate::mcp::header::{DuplicateHeaderError, single_value, text_value};
 use crate::text::clip;
 
 pub(super) use self::connection::ConnectionGuard;
@@ -56,7 +56,7 @@ pub struct Admission {
 /// Reasons to refuse a request before anything else processes it. The text is public: it goes to
 /// the client, so it names settings but no allowed value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GuardRefusal {
+pub enum AdmissionError {
     /// RFC 9112, 3.2: HTTP/1.1 needs exactly one Host; HTTP/2 has `:authority`.
     #[error("the request names no host: send exactly one Host header (or :authority)")]
     MissingHost,
@@ -149,22 +149,22 @@ impl Guard {
     /// Judges one request that came in on the socket address `local`.
     ///
     /// # Errors
-    /// The first [`GuardRefusal`] that applies; nothing behind the guard may see the request.
+    /// The first [`AdmissionError`] that applies; nothing behind the guard may see the request.
     pub fn admit<B>(
         &self,
         request: &Request<B>,
         local: SocketAddr,
-    ) -> Result<Admission, GuardRefusal> {
+    ) -> Result<Admission, AdmissionError> {
         let target = target(request)?;
         if !self.serves(target, local) {
-            return Err(GuardRefusal::ForeignHost(QuotedExcerpt::of(authority_text(request))));
+            return Err(AdmissionError::ForeignHost(QuotedExcerpt::of(authority_text(request))));
         }
         let origin = sole_origin(request.headers())?;
         if let Some(value) = &origin {
-            let text = value.to_str().map_err(|_| GuardRefusal::OpaqueOrigin)?;
-            let page = PageOrigin::parse(text).ok_or(GuardRefusal::OpaqueOrigin)?;
+            let text = value.to_str().map_err(|_| AdmissionError::OpaqueOrigin)?;
+            let page = PageOrigin::parse(text).ok_or(AdmissionError::OpaqueOrigin)?;
             if !self.trusts(page, target) {
-                return Err(GuardRefusal::ForeignOrigin(QuotedExcerpt::of(text)));
+                return Err(AdmissionError::ForeignOrigin(QuotedExcerpt::of(text)));
             }
         }
         Ok(Admission { origin })
@@ -188,7 +188,7 @@ impl Guard {
     }
 }
 
-impl GuardRefusal {
+impl AdmissionError {
     /// Returns 400 for a malformed request, 403 for one that is not allowed, 431 for one that is
     /// too large.
     ///
@@ -285,28 +285,28 @@ impl HostRule {
 }
 
 /// Returns the one host that a request names, in its target and its Host header together.
-fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, GuardRefusal> {
+fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, AdmissionError> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let header = hosts.next().map(read_host).transpose()?;
     if hosts.next().is_some() {
-        return Err(GuardRefusal::AmbiguousHost);
+        return Err(AdmissionError::AmbiguousHost);
     }
     // HTTP/2's `:authority`, or the absolute form of an HTTP/1 target.
     let uri = request.uri().authority();
     let uri = uri
-        .map(|it| HostPort::parse(it.as_str()).ok_or(GuardRefusal::MalformedHost))
+        .map(|it| HostPort::parse(it.as_str()).ok_or(AdmissionError::MalformedHost))
         .transpose()?;
     match (uri, header) {
-        (Some(uri), Some(header)) if uri != header => Err(GuardRefusal::AmbiguousHost),
+        (Some(uri), Some(header)) if uri != header => Err(AdmissionError::AmbiguousHost),
         (_, Some(header)) => Ok(header),
         (Some(uri), None) if request.version() >= Version::HTTP_2 => Ok(uri),
-        _ => Err(GuardRefusal::MissingHost),
+        _ => Err(AdmissionError::MissingHost),
     }
 }
 
-fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, GuardRefusal> {
-    let text = value.to_str().map_err(|_| GuardRefusal::MalformedHost)?;
-    HostPort::parse(text.trim()).ok_or(GuardRefusal::MalformedHost)
+fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, AdmissionError> {
+    let text = value.to_str().map_err(|_| AdmissionError::MalformedHost)?;
+    HostPort::parse(text.trim()).ok_or(AdmissionError::MalformedHost)
 }
 
 fn authority_text<B>(request: &Request<B>) -> &str {
@@ -314,9 +314,11 @@ fn authority_text<B>(request: &Request<B>) -> &str {
     header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("")
 }
 
-fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, GuardRefusal> {
+fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, AdmissionError> {
     let origin = single_value(headers, &header::ORIGIN);
-    origin.map(Option::<&HeaderValue>::cloned).map_err(|DuplicateHeader| GuardRefusal::OpaqueOrigin)
+    origin
+        .map(Option::<&HeaderValue>::cloned)
+        .map_err(|DuplicateHeaderError| AdmissionError::OpaqueOrigin)
 }
 
 /// JSON-RPC 2.0, 5.1: the request is not valid.

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn a_host_is_served_when_it_is_this_machine_or_allowed() {
     let guard = guard(&["gw.example.com", "one.example.com:8443", "*.corp.example"], &[]);
-    let foreign = |host: &str| Err(GuardRefusal::ForeignHost(QuotedExcerpt::of(host)));
+    let foreign = |host: &str| Err(AdmissionError::ForeignHost(QuotedExcerpt::of(host)));
     let yes = || Ok(Admission { origin: None });
     for (host, wanted) in [
         ("localhost:8080", yes()),
@@ -22,9 +22,9 @@ fn a_host_is_served_when_it_is_this_machine_or_allowed() {
         ("evil.example.com", foreign("evil.example.com")),
         ("10.0.0.8:8080", foreign("10.0.0.8:8080")),
         ("0.0.0.0:8080", foreign("0.0.0.0:8080")),
-        ("user@localhost", Err(GuardRefusal::MalformedHost)),
-        ("localhost\u{e9}", Err(GuardRefusal::MalformedHost)),
-        ("", Err(GuardRefusal::MalformedHost)),
+        ("user@localhost", Err(AdmissionError::MalformedHost)),
+        ("localhost\u{e9}", Err(AdmissionError::MalformedHost)),
+        ("", Err(AdmissionError::MalformedHost)),
     ] {
         assert_eq!(guard.admit(&get("/mcp", &[("host", host)]), local()), wanted, "{host}");
     }
@@ -51,25 +51,25 @@ fn http_1_needs_exactly_one_host_and_http_2_an_authority() {
     let twice = get("/", &[("host", "localhost"), ("host", "localhost")]);
     let absolute = get("http://localhost/", &[("host", "localhost")]);
     let differing = get("http://evil.example.com/", &[("host", "localhost")]);
-    assert_eq!(admit(get("/", &[])), Err(GuardRefusal::MissingHost));
-    assert_eq!(admit(get("http://localhost/", &[])), Err(GuardRefusal::MissingHost));
-    assert_eq!(admit(twice), Err(GuardRefusal::AmbiguousHost));
+    assert_eq!(admit(get("/", &[])), Err(AdmissionError::MissingHost));
+    assert_eq!(admit(get("http://localhost/", &[])), Err(AdmissionError::MissingHost));
+    assert_eq!(admit(twice), Err(AdmissionError::AmbiguousHost));
     assert_eq!(admit(absolute), Ok(()));
-    assert_eq!(admit(differing), Err(GuardRefusal::AmbiguousHost));
+    assert_eq!(admit(differing), Err(AdmissionError::AmbiguousHost));
 
     assert_eq!(admit(h2(get("http://localhost/", &[]))), Ok(()));
     assert_eq!(admit(h2(get("/", &[("host", "localhost")]))), Ok(()));
-    let foreign = GuardRefusal::ForeignHost(QuotedExcerpt::of("evil.example.com"));
+    let foreign = AdmissionError::ForeignHost(QuotedExcerpt::of("evil.example.com"));
     assert_eq!(admit(h2(get("http://evil.example.com/", &[]))), Err(foreign));
     let differing = get("http://evil.example.com/", &[("host", "localhost")]);
-    assert_eq!(admit(h2(differing)), Err(GuardRefusal::AmbiguousHost));
+    assert_eq!(admit(h2(differing)), Err(AdmissionError::AmbiguousHost));
 }
 
 #[test]
 fn an_origin_is_trusted_when_it_is_local_its_own_or_allowed() {
     let hosts = ["gw.example.com"];
     let guard = guard(&hosts, &["https://app.example.com", "vscode-webview://abc"]);
-    let foreign = |origin: &str| Err(GuardRefusal::ForeignOrigin(QuotedExcerpt::of(origin)));
+    let foreign = |origin: &str| Err(AdmissionError::ForeignOrigin(QuotedExcerpt::of(origin)));
     for (host, origin, wanted) in [
         ("localhost:8080", "http://localhost:6274", Ok(())),
         ("localhost:8080", "http://127.0.0.1:6274", Ok(())),
@@ -85,16 +85,16 @@ fn an_origin_is_trusted_when_it_is_local_its_own_or_allowed() {
         ("127.0.0.1:8080", "chrome-extension://localhost", foreign("chrome-extension://localhost")),
         ("gw.example.com", "http://localhost:3000", foreign("http://localhost:3000")),
         ("gw.example.com:8080", "http://gw.example.com", foreign("http://gw.example.com")),
-        ("localhost", "null", Err(GuardRefusal::OpaqueOrigin)),
-        ("localhost", "", Err(GuardRefusal::OpaqueOrigin)),
-        ("localhost", "http://localhost/page", Err(GuardRefusal::OpaqueOrigin)),
+        ("localhost", "null", Err(AdmissionError::OpaqueOrigin)),
+        ("localhost", "", Err(AdmissionError::OpaqueOrigin)),
+        ("localhost", "http://localhost/page", Err(AdmissionError::OpaqueOrigin)),
     ] {
         let request = get("/mcp", &[("host", host), ("origin", origin)]);
         let got = guard.admit(&request, local()).map(|_| ());
         assert_eq!(got, wanted, "{origin} at {host}");
     }
     let two = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://evil")];
-    assert_eq!(guard.admit(&get("/", &two), local()), Err(GuardRefusal::OpaqueOrigin));
+    assert_eq!(guard.admit(&get("/", &two), local()), Err(AdmissionError::OpaqueOrigin));
 }
 
 #[test]

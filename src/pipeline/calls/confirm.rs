@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::call::{Call, ConfirmRefusal, Failure, Input, InternalFault, Params, Reply};
+use crate::call::{Call, ConfirmationError, Failure, Input, InternalFault, Params, Reply};
 use crate::era::lower;
 use crate::jsonrpc::{Response, object};
 use crate::snapshot::Snapshot;
@@ -39,7 +39,7 @@ pub(super) fn ask(
     match access {
         UserAccess::None => {
             call.context.note_confirmation(ConfirmationNote::Impossible);
-            Err(Failure::NotConfirmed(ConfirmRefusal::CannotAsk))
+            Err(Failure::NotConfirmed(ConfirmationError::CannotAsk))
         }
         UserAccess::Form => {
             call.context.note_confirmation(ConfirmationNote::Asked);
@@ -75,14 +75,14 @@ pub(super) fn params_once_confirmed(call: &Call, input: &Input) -> Result<Params
         return Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?);
     };
     call.context.note_confirmation(match refused {
-        ConfirmRefusal::CannotAsk => ConfirmationNote::Impossible,
+        ConfirmationError::CannotAsk => ConfirmationNote::Impossible,
         _ => ConfirmationNote::Declined,
     });
     Err(Failure::NotConfirmed(refused))
 }
 
 /// Returns the reason that a call is not confirmed; `None` if the user has agreed.
-fn refusal_in(input: &Input) -> Option<ConfirmRefusal> {
+fn refusal_in(input: &Input) -> Option<ConfirmationError> {
     #[derive(Deserialize)]
     struct ConfirmAnswer<'a> {
         #[serde(borrow)]
@@ -90,16 +90,16 @@ fn refusal_in(input: &Input) -> Option<ConfirmRefusal> {
     }
     let answer = input.responses.iter().find(|(key, _)| key == CONFIRM_KEY);
     let raw = match answer {
-        None => return Some(ConfirmRefusal::NotAsked),
+        None => return Some(ConfirmationError::NotAsked),
         // The client does not support questions, or its host forbids them.
-        Some((_, Response::Error(_))) => return Some(ConfirmRefusal::CannotAsk),
+        Some((_, Response::Error(_))) => return Some(ConfirmationError::CannotAsk),
         Some((_, Response::Result(raw))) => raw,
     };
     let answer: Result<ConfirmAnswer<'_>, _> = object(raw);
     match answer.as_ref().map(|answer| &*answer.action) {
         Ok("accept") => None,
-        Ok("decline") => Some(ConfirmRefusal::Declined),
-        _ => Some(ConfirmRefusal::Dismissed),
+        Ok("decline") => Some(ConfirmationError::Declined),
+        _ => Some(ConfirmationError::Dismissed),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::code_mode::{
 use crate::config::CodeConfig;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response, object_of, string, text};
-use crate::policy::{BoundReached, Holder, Share, ShareBounds};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds};
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 
@@ -122,8 +122,8 @@ fn take_share(gateway: &Gateway, snapshot: &Snapshot, holder: &Holder) -> Result
     let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
     gateway.code_runs.take(holder, 1, bounds).map_err(|reached| Failure::OverLimit {
         limit: match reached {
-            BoundReached::All => "code_runs".into(),
-            BoundReached::Each => "code_runs_each".into(),
+            ShareBoundError::All => "code_runs".into(),
+            ShareBoundError::Each => "code_runs_each".into(),
         },
         retry_after: SOON,
     })

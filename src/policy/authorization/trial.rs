@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Client, Context, Endpoint, Grants, Principal, ProfileName, ServerName, Trace};
-use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, InvalidItem, Kind, Tool};
+use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, ItemError, Kind, Tool};
 use crate::mcp::{Method, ProtocolVersion};
 
 use super::Authorization;
@@ -95,7 +95,7 @@ impl Authorization {
     ///
     /// # Errors
     /// The name or the annotations are not valid for a tool.
-    pub fn try_call(self: &Arc<Self>, call: &TrialCall) -> Result<TrialResult, InvalidItem> {
+    pub fn try_call(self: &Arc<Self>, call: &TrialCall) -> Result<TrialResult, ItemError> {
         let context = call.context();
         let asked = &call.element;
         let tool = match asked.kind {
@@ -165,7 +165,7 @@ impl TrialCall {
 }
 
 impl TrialElement {
-    fn as_tool(&self) -> Result<Tool, InvalidItem> {
+    fn as_tool(&self) -> Result<Tool, ItemError> {
         let listed = json!({
             "name": self.native,
             "inputSchema": { "type": "object" },

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::call::{
-    Call, Context, Failure, InterceptorFault, InterceptorOutage, InterceptorRefusal, Named,
-    ProfileName, ServerName,
+    Call, Context, Failure, InterceptorFault, InterceptorOutageError, InterceptorRefusalError,
+    Named, ProfileName, ServerName,
 };
 use crate::clock;
 use crate::config::{
@@ -205,11 +205,11 @@ fn settle<T>(
     if *fail == InterceptorFailure::Open || *mode == InterceptorMode::Audit {
         return Ok(None);
     }
-    Err(InterceptorOutage { interceptor: name.to_string(), fault }.into())
+    Err(InterceptorOutageError { interceptor: name.to_string(), fault }.into())
 }
 
 fn refusal(service: &InterceptorService, reason: String) -> Failure {
-    InterceptorRefusal { interceptor: service.config.name.to_string(), reason }.into()
+    InterceptorRefusalError { interceptor: service.config.name.to_string(), reason }.into()
 }
 
 /// Returns the rule in the audit log.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::call::{ArgumentViolations, OtherViolations};
+use crate::call::{ArgumentsError, OtherViolations};
 use crate::catalog::ToolTransform;
 use crate::config::{ArgumentEdit, ArgumentValue, TextPart};
 use crate::jsonrpc::{Members, object_of, string};
@@ -15,12 +15,12 @@ use crate::text::escape_pointer_step;
 /// values, and without those that clients cannot set. The client's own values stay as they came.
 ///
 /// # Errors
-/// [`ArgumentViolations`] if the request lacks a header that a required argument is taken from.
+/// [`ArgumentsError`] if the request lacks a header that a required argument is taken from.
 pub(in crate::policy) fn complete_arguments(
     transform: &ToolTransform,
     client: Option<&[u8]>,
     headers: &HeaderMap,
-) -> Result<Vec<u8>, ArgumentViolations> {
+) -> Result<Vec<u8>, ArgumentsError> {
     let edits = &transform.settings.arguments.edits;
     let sent = Members::parse(client.unwrap_or(b"{}"));
     let sent = sent.map_err(|error| violation(format!("(root): json: {error}")))?;
@@ -55,8 +55,8 @@ pub(in crate::policy) fn complete_arguments(
 /// names that it knows, without those of arguments that it does not see.
 pub(in crate::policy) fn explain_to_client(
     transform: &ToolTransform,
-    violations: ArgumentViolations,
-) -> ArgumentViolations {
+    violations: ArgumentsError,
+) -> ArgumentsError {
     let edits = &transform.settings.arguments.edits;
     let lines = violations.lines.into_iter().filter_map(|line| {
         let (path, rule) = line.split_once(": ")?;
@@ -74,7 +74,7 @@ pub(in crate::policy) fn explain_to_client(
     if lines.is_empty() {
         return violation(UNEXPLAINED.to_owned());
     }
-    ArgumentViolations { lines, others: violations.others }
+    ArgumentsError { lines, others: violations.others }
 }
 
 /// Returns the server's name of an argument that a client sent; `None` for one that clients cannot
@@ -96,7 +96,7 @@ fn configured_value<'a>(
     value: &'a ArgumentValue,
     headers: &HeaderMap,
     is_required: impl Fn() -> bool,
-) -> Result<Option<Cow<'a, str>>, ArgumentViolations> {
+) -> Result<Option<Cow<'a, str>>, ArgumentsError> {
     let parts = match value {
         ArgumentValue::Literal(value) => return Ok(Some(value.to_string().into())),
         ArgumentValue::Substituted(secret) => return Ok(Some(secret.expose().into())),
@@ -128,8 +128,8 @@ fn configured_value<'a>(
     Ok(Some(string(&text).into()))
 }
 
-fn violation(line: String) -> ArgumentViolations {
-    ArgumentViolations { lines: vec![line], others: OtherViolations::None }
+fn violation(line: String) -> ArgumentsError {
+    ArgumentsError { lines: vec![line], others: OtherViolations::None }
 }
 
 /// Text if every violation concerns arguments that clients do not see.

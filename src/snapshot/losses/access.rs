@@ -6,7 +6,7 @@ use crate::config::{
 };
 
 use super::LossList;
-use super::loss::LossKind;
+use super::loss::LossFault;
 
 pub(super) fn compare_access(before: &Config, after: &Config, losses: &mut LossList) {
     compare_anonymous(before, after, losses);
@@ -15,7 +15,7 @@ pub(super) fn compare_access(before: &Config, after: &Config, losses: &mut LossL
             compare_client(client, new, before, losses);
         } else {
             let key = format!("clients.{}", client.name);
-            losses.add(key, LossKind::Removed { element: "client" });
+            losses.add(key, LossFault::Removed { element: "client" });
         }
     }
     for issuer in &before.issuers {
@@ -25,7 +25,7 @@ pub(super) fn compare_access(before: &Config, after: &Config, losses: &mut LossL
             compare_issuer(issuer, new, losses);
         } else {
             let key = format!("issuers.{}", issuer.name);
-            losses.add(key, LossKind::Removed { element: "issuer" });
+            losses.add(key, LossFault::Removed { element: "issuer" });
         }
     }
     compare_tls(before, after, losses);
@@ -37,11 +37,11 @@ fn compare_anonymous(before: &Config, after: &Config, losses: &mut LossList) {
         return;
     }
     if before.authenticates() {
-        losses.add("clients", LossKind::Anonymous);
+        losses.add("clients", LossFault::Anonymous);
     }
     let (was, is) = (before.gateway.anonymous, after.gateway.anonymous);
     if was == AnonymousAccess::Loopback && is == AnonymousAccess::Anyone {
-        let lowered = LossKind::Lowered { before: was.as_str(), after: is.as_str() };
+        let lowered = LossFault::Lowered { before: was.as_str(), after: is.as_str() };
         losses.add("gateway.anonymous", lowered);
     }
 }
@@ -54,7 +54,7 @@ fn compare_client(
 ) {
     let key = |setting: &str| format!("clients.{}.{setting}", client.name);
     if !covers_profiles(client.profiles.as_deref(), new.profiles.as_deref()) {
-        losses.add(key("profiles"), LossKind::Widened);
+        losses.add(key("profiles"), LossFault::Widened);
     }
     // A client that leaves a group escapes the deny rules for it.
     let denies = before.policy.rules.iter().any(|rule| {
@@ -62,7 +62,7 @@ fn compare_client(
     });
     if denies {
         for group in client.groups.iter().filter(|group| !new.groups.contains(group)) {
-            losses.add(key("groups"), LossKind::EntryRemoved { entry: group.clone() });
+            losses.add(key("groups"), LossFault::EntryRemoved { entry: group.clone() });
         }
     }
 }
@@ -78,7 +78,7 @@ fn compare_issuer(issuer: &IssuerConfig, new: &IssuerConfig, losses: &mut LossLi
         ("algorithms", new.algorithms.iter().all(|it| issuer.algorithms.contains(it))),
     ];
     for (setting, _) in settings.into_iter().filter(|(_, is_as_strict)| !is_as_strict) {
-        losses.add(format!("issuers.{}.{setting}", issuer.name), LossKind::Widened);
+        losses.add(format!("issuers.{}.{setting}", issuer.name), LossFault::Widened);
     }
 }
 
@@ -93,16 +93,16 @@ fn covers_profiles(wide: Option<&[ProfileName]>, narrow: Option<&[ProfileName]>)
 fn compare_tls(before: &Config, after: &Config, losses: &mut LossList) {
     let Some(tls) = &before.gateway.tls else { return };
     let Some(new) = &after.gateway.tls else {
-        losses.add("gateway.tls", LossKind::Removed { element: "certificate" });
+        losses.add("gateway.tls", LossFault::Removed { element: "certificate" });
         return;
     };
     if tls.client_ca.is_some() && new.client_ca.is_none() {
-        let removed = LossKind::Removed { element: "check of client certificates" };
+        let removed = LossFault::Removed { element: "check of client certificates" };
         losses.add("gateway.tls.client_ca", removed);
     }
     let (was, is) = (tls.client_certificates, new.client_certificates);
     if was == ClientCertificates::Required && is == ClientCertificates::Optional {
-        let lowered = LossKind::Lowered { before: was.as_str(), after: is.as_str() };
+        let lowered = LossFault::Lowered { before: was.as_str(), after: is.as_str() };
         losses.add("gateway.tls.client_certificates", lowered);
     }
 }
@@ -114,6 +114,7 @@ fn compare_audit(before: &Config, after: &Config, losses: &mut LossList) {
         ("audit.stdout", before.stdout && !after.stdout),
         ("audit.syslog", before.syslog.is_some() && after.syslog.is_none()),
     ] {
-        losses.add_if(is_lost.then_some(LossKind::Removed { element: "audit log" }), || key.into());
+        losses
+            .add_if(is_lost.then_some(LossFault::Removed { element: "audit log" }), || key.into());
     }
 }

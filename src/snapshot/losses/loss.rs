@@ -8,7 +8,7 @@ pub struct ProtectionLoss {
     /// The key in the configuration.
     pub key: String,
     /// The change.
-    pub kind: LossKind,
+    pub kind: LossFault,
 }
 
 impl fmt::Display for ProtectionLoss {
@@ -19,7 +19,7 @@ impl fmt::Display for ProtectionLoss {
 
 /// A change that weakens protection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LossKind {
+pub enum LossFault {
     /// Neither clients nor issuers are left.
     #[error("no client and no issuer is left, so requests without a key or token are served")]
     Anonymous,

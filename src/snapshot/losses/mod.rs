@@ -15,7 +15,7 @@ mod servers;
 #[cfg(test)]
 mod tests;
 
-pub use loss::{LossKind, ProtectionLoss};
+pub use loss::{LossFault, ProtectionLoss};
 
 use crate::config::Config;
 
@@ -35,11 +35,11 @@ pub fn find_losses(before: &Config, after: &Config) -> Vec<ProtectionLoss> {
 struct LossList(Vec<ProtectionLoss>);
 
 impl LossList {
-    fn add(&mut self, key: impl Into<String>, kind: LossKind) {
+    fn add(&mut self, key: impl Into<String>, kind: LossFault) {
         self.0.push(ProtectionLoss { key: key.into(), kind });
     }
 
-    fn add_if(&mut self, is_lost: impl Into<Option<LossKind>>, key: impl FnOnce() -> String) {
+    fn add_if(&mut self, is_lost: impl Into<Option<LossFault>>, key: impl FnOnce() -> String) {
         if let Some(kind) = is_lost.into() {
             self.add(key(), kind);
         }

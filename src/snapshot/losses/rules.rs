@@ -6,12 +6,12 @@ use crate::config::{
 };
 
 use super::LossList;
-use super::loss::LossKind;
+use super::loss::LossFault;
 use super::patterns::covers_patterns;
 
 pub(super) fn compare_rules(before: &PolicyConfig, after: &PolicyConfig, losses: &mut LossList) {
     if !before.rules.is_empty() && after.rules.is_empty() {
-        losses.add("policy.rules", LossKind::LastRule);
+        losses.add("policy.rules", LossFault::LastRule);
     }
     for rule in rules_of(before, RuleEffect::Deny) {
         let mut denying = rules_of(after, RuleEffect::Deny);
@@ -19,14 +19,14 @@ pub(super) fn compare_rules(before: &PolicyConfig, after: &PolicyConfig, losses:
             continue;
         }
         let is_there = rules_of(after, RuleEffect::Deny).any(|other| other.name == rule.name);
-        let removed = LossKind::Removed { element: "deny rule" };
-        losses.add(rule_key(rule), if is_there { LossKind::DenyNarrowed } else { removed });
+        let removed = LossFault::Removed { element: "deny rule" };
+        losses.add(rule_key(rule), if is_there { LossFault::DenyNarrowed } else { removed });
     }
     for rule in rules_of(after, RuleEffect::Allow) {
         let was_there = rules_of(before, RuleEffect::Allow).any(|other| other.name == rule.name);
         let is_covered = rules_of(before, RuleEffect::Allow).any(|other| covers_rule(other, rule));
         if was_there && !is_covered {
-            losses.add(rule_key(rule), LossKind::AllowWidened);
+            losses.add(rule_key(rule), LossFault::AllowWidened);
         }
     }
 }
@@ -103,17 +103,17 @@ pub(super) fn compare_profiles(before: &Config, after: &Config, losses: &mut Los
         let Some(new) = after.profiles.iter().find(|new| new.name == profile.name) else {
             // Without the profile, `/mcp` shows everything.
             let is_default = profile.name.as_str() == ProfileName::DEFAULT;
-            let removed = LossKind::Removed { element: "default profile" };
+            let removed = LossFault::Removed { element: "default profile" };
             losses.add_if(is_default.then_some(removed), || key(""));
             continue;
         };
         if !covers_patterns(profile.servers.as_deref(), new.servers.as_deref()) {
-            losses.add(key(".servers"), LossKind::Widened);
+            losses.add(key(".servers"), LossFault::Widened);
         }
         let selections = [profile, new].map(ElementSelection::of_profile);
         let [shown, now_shown] = &selections;
         if !shown.covers(now_shown) {
-            losses.add(key(""), LossKind::Widened);
+            losses.add(key(""), LossFault::Widened);
         }
         report_removed(&profile.scopes, &new.scopes, |scope| scope.as_str())
             .for_each(|kind| losses.add(key(".scopes"), kind));
@@ -127,7 +127,7 @@ pub(super) fn report_removed<'a, T: PartialEq>(
     before: &'a [T],
     after: &'a [T],
     name: impl Fn(&T) -> &str + 'a,
-) -> impl Iterator<Item = LossKind> + 'a {
+) -> impl Iterator<Item = LossFault> + 'a {
     let removed = before.iter().filter(|entry| !after.contains(entry));
-    removed.map(move |entry| LossKind::EntryRemoved { entry: name(entry).to_owned() })
+    removed.map(move |entry| LossFault::EntryRemoved { entry: name(entry).to_owned() })
 }

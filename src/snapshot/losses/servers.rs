@@ -10,7 +10,7 @@ use crate::config::{
 };
 
 use super::LossList;
-use super::loss::LossKind;
+use super::loss::LossFault;
 use super::patterns::covers_patterns;
 use super::rules::report_removed;
 use super::sandboxes::is_as_strict;
@@ -33,17 +33,17 @@ fn compare_interceptor(
     let key = |setting: &str| format!("interceptors.{}.{setting}", interceptor.name);
     let (was, is) = (interceptor.mode, new.mode);
     if was == InterceptorMode::Enforce && is == InterceptorMode::Audit {
-        losses.add(key("mode"), LossKind::Lowered { before: was.as_str(), after: is.as_str() });
+        losses.add(key("mode"), LossFault::Lowered { before: was.as_str(), after: is.as_str() });
     }
     let (was, is) = (interceptor.fail, new.fail);
     if was == InterceptorFailure::Closed && is == InterceptorFailure::Open {
-        losses.add(key("fail"), LossKind::Lowered { before: was.as_str(), after: is.as_str() });
+        losses.add(key("fail"), LossFault::Lowered { before: was.as_str(), after: is.as_str() });
     }
     report_removed(&interceptor.on, &new.on, |phase| phase.as_str())
         .for_each(|kind| losses.add(key("on"), kind));
     for method in &interceptor.methods {
         if !covers_patterns(Some(&new.methods), Some(std::slice::from_ref(method))) {
-            losses.add(key("methods"), LossKind::EntryRemoved { entry: method.to_string() });
+            losses.add(key("methods"), LossFault::EntryRemoved { entry: method.to_string() });
         }
     }
 }
@@ -80,7 +80,7 @@ fn compare_definitions(
         losses.add_if(lowered_scan(scan, new_scan), || key("scan"));
     }
     if !was.trusted && is.trusted {
-        losses.add(key("trusted"), LossKind::Lowered { before: "false", after: "true" });
+        losses.add(key("trusted"), LossFault::Lowered { before: "false", after: "true" });
     }
 }
 
@@ -93,11 +93,11 @@ fn compare_server(server: &ServerConfig, new: &ServerConfig, losses: &mut LossLi
         .for_each(|kind| losses.add(key("scopes"), kind));
     for (variable, _) in &server.resource_vars {
         if new.resource_vars.iter().all(|(other, _)| other != variable) {
-            losses.add(key("resource_vars"), LossKind::EntryRemoved { entry: variable.clone() });
+            losses.add(key("resource_vars"), LossFault::EntryRemoved { entry: variable.clone() });
         }
     }
     if server.isolation() == Isolation::Client && new.isolation() == Isolation::Shared {
-        let lowered = LossKind::Lowered {
+        let lowered = LossFault::Lowered {
             before: Isolation::Client.as_str(),
             after: Isolation::Shared.as_str(),
         };
@@ -106,8 +106,8 @@ fn compare_server(server: &ServerConfig, new: &ServerConfig, losses: &mut LossLi
     match (&server.target, &new.target) {
         (ServerKind::Command(was), ServerKind::Command(is)) => {
             let lost = match (&was.sandbox, &is.sandbox) {
-                (Some(_), None) => Some(LossKind::Removed { element: "sandbox" }),
-                (Some(was), Some(is)) if !is_as_strict(was, is) => Some(LossKind::SandboxWidened),
+                (Some(_), None) => Some(LossFault::Removed { element: "sandbox" }),
+                (Some(was), Some(is)) if !is_as_strict(was, is) => Some(LossFault::SandboxWidened),
                 _ => None,
             };
             losses.add_if(lost, || key("sandbox"));
@@ -121,22 +121,22 @@ fn compare_server(server: &ServerConfig, new: &ServerConfig, losses: &mut LossLi
 
 /// Returns the loss if an operation that was excluded is offered again, or `include` has another
 /// entry.
-fn lost_operations(was: &OpenApiConfig, is: &OpenApiConfig) -> Option<LossKind> {
+fn lost_operations(was: &OpenApiConfig, is: &OpenApiConfig) -> Option<LossFault> {
     let is_excluded = was.exclude.iter().all(|rule| is.exclude.contains(rule));
     let is_included = was.include.is_empty()
         || (!is.include.is_empty() && is.include.iter().all(|rule| was.include.contains(rule)));
-    (!is_excluded || !is_included).then_some(LossKind::Widened)
+    (!is_excluded || !is_included).then_some(LossFault::Widened)
 }
 
 fn compare_tools(server: &ServerConfig, new: &ServerConfig, losses: &mut LossList) {
     let key = |setting: &str| format!("servers.{}.tools.{setting}", server.name);
     let (was, is) = (&server.tools, &new.tools);
     if !covers_patterns(shown(was), shown(is)) {
-        losses.add(key("allow"), LossKind::Widened);
+        losses.add(key("allow"), LossFault::Widened);
     }
     for pattern in &was.deny {
         if !covers_patterns(Some(&is.deny), Some(std::slice::from_ref(pattern))) {
-            losses.add(key("deny"), LossKind::EntryRemoved { entry: pattern.to_string() });
+            losses.add(key("deny"), LossFault::EntryRemoved { entry: pattern.to_string() });
         }
     }
     let names = was.overrides.iter().chain(&is.overrides).map(|(name, _)| name.as_str());
@@ -169,7 +169,7 @@ fn compare_tool(
     for (argument, _) in hidden {
         let mut edits = new.iter().flat_map(|new| new.transforms.arguments.edits.iter());
         if !edits.any(|(other, edit)| other == argument && edit.is_hidden()) {
-            let removed = LossKind::EntryRemoved { entry: argument.clone() };
+            let removed = LossFault::EntryRemoved { entry: argument.clone() };
             losses.add(key("arguments"), removed);
         }
     }
@@ -185,32 +185,32 @@ fn find_tool<'a>(tools: &'a ToolsConfig, name: &str) -> Option<&'a ToolOverride>
     tools.overrides.iter().find(is_named).map(|(_, tool)| tool)
 }
 
-fn lowered_pins(before: PinsChoice, after: PinsChoice) -> Option<LossKind> {
+fn lowered_pins(before: PinsChoice, after: PinsChoice) -> Option<LossFault> {
     let rank = |pins| match pins {
         PinsChoice::Off => 0,
         PinsChoice::Warn => 1,
         PinsChoice::Hold => 2,
     };
-    let lowered = LossKind::Lowered { before: before.as_str(), after: after.as_str() };
+    let lowered = LossFault::Lowered { before: before.as_str(), after: after.as_str() };
     (rank(after) < rank(before)).then_some(lowered)
 }
 
-fn lowered_scan(before: ScanChoice, after: ScanChoice) -> Option<LossKind> {
+fn lowered_scan(before: ScanChoice, after: ScanChoice) -> Option<LossFault> {
     let rank = |scan| match scan {
         ScanChoice::Off => 0,
         ScanChoice::Warn => 1,
         ScanChoice::Hold => 2,
     };
-    let lowered = LossKind::Lowered { before: before.as_str(), after: after.as_str() };
+    let lowered = LossFault::Lowered { before: before.as_str(), after: after.as_str() };
     (rank(after) < rank(before)).then_some(lowered)
 }
 
-fn lowered_confirm(before: ConfirmChoice, after: ConfirmChoice) -> Option<LossKind> {
+fn lowered_confirm(before: ConfirmChoice, after: ConfirmChoice) -> Option<LossFault> {
     let rank = |confirm| match confirm {
         ConfirmChoice::Never => (0, "false"),
         ConfirmChoice::Destructive => (1, "destructive"),
         ConfirmChoice::Always => (2, "true"),
     };
     let (was, is) = (rank(before), rank(after));
-    (is.0 < was.0).then_some(LossKind::Lowered { before: was.1, after: is.1 })
+    (is.0 < was.0).then_some(LossFault::Lowered { before: was.1, after: is.1 })
 }

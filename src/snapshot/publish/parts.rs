@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::{Named, ServerName};
-use crate::catalog::{CacheScope, MergeWarning};
+use crate::catalog::{CacheScope, MergeFault};
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{
@@ -52,7 +52,7 @@ impl SnapshotParts {
         registry: &LimitRegistry,
         maker: &ViewBuilder,
         definitions: &DefinitionGuard,
-    ) -> (Snapshot, Vec<MergeWarning>, Vec<DefinitionNews>) {
+    ) -> (Snapshot, Vec<MergeFault>, Vec<DefinitionNews>) {
         let lists = self.servers.iter();
         let lists: ServerLists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();

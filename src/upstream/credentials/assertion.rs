@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::config::{Secret, TokenAlgorithm};
 
-use super::pkce::{NoRandomness, draw_text};
+use super::pkce::{RandomnessError, draw_text};
 
 /// A key for signing the client's assertions.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub enum AssertionFault {
     },
     /// There are no random bytes.
     #[error(transparent)]
-    Randomness(#[from] NoRandomness),
+    Randomness(#[from] RandomnessError),
 }
 
 impl AssertionKey {

@@ -69,7 +69,7 @@ pub(super) struct AuthorizationAnswer {
 /// Reason that a response to an authorization request is not used. The response's texts are not
 /// repeated if they may come from another authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerRefusal {
+pub enum AuthorizationAnswerError {
     /// A parameter occurs more than once.
     #[error("the answer has a parameter more than once")]
     Duplicate,
@@ -101,7 +101,7 @@ pub enum AnswerRefusal {
 
 impl AuthorizationAnswer {
     /// Reads the query of the callback.
-    pub(super) fn parse(query: &str) -> Result<Self, AnswerRefusal> {
+    pub(super) fn parse(query: &str) -> Result<Self, AuthorizationAnswerError> {
         let mut answer = Self::default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             let member = match &*name {
@@ -113,7 +113,7 @@ impl AuthorizationAnswer {
                 _ => continue,
             };
             if member.replace(value.into_owned()).is_some() {
-                return Err(AnswerRefusal::Duplicate);
+                return Err(AuthorizationAnswerError::Duplicate);
             }
         }
         Ok(answer)
@@ -125,17 +125,17 @@ impl AuthorizationAnswer {
         self,
         issuer: &str,
         advertised: IssAdvertised,
-    ) -> Result<String, AnswerRefusal> {
+    ) -> Result<String, AuthorizationAnswerError> {
         match (&self.iss, advertised) {
-            (Some(iss), _) if iss != issuer => return Err(AnswerRefusal::OtherIssuer),
-            (None, IssAdvertised::Yes) => return Err(AnswerRefusal::IssMissing),
+            (Some(iss), _) if iss != issuer => return Err(AuthorizationAnswerError::OtherIssuer),
+            (None, IssAdvertised::Yes) => return Err(AuthorizationAnswerError::IssMissing),
             _ => {}
         }
         if let Some(error) = &self.error {
             let error = ProviderError::new(error, self.error_description.as_deref());
-            return Err(AnswerRefusal::Refused { error });
+            return Err(AuthorizationAnswerError::Refused { error });
         }
-        self.code.filter(|code| !code.is_empty()).ok_or(AnswerRefusal::NoCode)
+        self.code.filter(|code| !code.is_empty()).ok_or(AuthorizationAnswerError::NoCode)
     }
 }
 
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_used_only_if_it_is_of_the_issuer_that_was_asked() {
-        use AnswerRefusal::{Duplicate, IssMissing, NoCode, OtherIssuer};
+        use AuthorizationAnswerError::{Duplicate, IssMissing, NoCode, OtherIssuer};
         use IssAdvertised::{No, Yes};
         let refused = |description| {
             let error = ProviderError::new("access_denied", description);
-            AnswerRefusal::Refused { error }
+            AuthorizationAnswerError::Refused { error }
         };
         for (query, advertised, expected) in [
             ("code=c&state=s&iss=https://i.test", Yes, Ok("c")),

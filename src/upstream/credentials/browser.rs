@@ -11,7 +11,7 @@ use crate::crypto::sha256;
 use crate::policy::{EntryLifetime, FairTable, TableBounds};
 
 use super::grant::GrantOwner;
-use super::pkce::{NoRandomness, draw_text};
+use super::pkce::{RandomnessError, draw_text};
 
 /// The browsers.
 pub struct BrowserBook {
@@ -63,12 +63,12 @@ impl BrowserBook {
     /// Meets a browser. It counts towards the share of the owner of the link that led it here.
     ///
     /// # Errors
-    /// [`NoRandomness`].
+    /// [`RandomnessError`].
     pub fn meet(
         &self,
         owner: Option<GrantOwner>,
         visit: BrowserVisit<'_>,
-    ) -> Result<NewBrowser, NoRandomness> {
+    ) -> Result<NewBrowser, RandomnessError> {
         let (cookie, form_key) = (draw_text()?, draw_text()?);
         let (id, now) = (BrowserId::of(&cookie), clock::now());
         let lasts = if owner.is_some() { SIGNED_IN } else { UNKNOWN };

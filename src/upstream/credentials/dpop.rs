@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::config::DpopChoice;
 use crate::crypto::sha256;
 
-use super::pkce::{NoRandomness, draw_text};
+use super::pkce::{RandomnessError, draw_text};
 use super::token::TokenUse;
 
 /// The header of a proof (RFC 9449, 4.1).
@@ -34,7 +34,7 @@ pub enum DpopFault {
     Key,
     /// There are no random bytes.
     #[error(transparent)]
-    Randomness(#[from] NoRandomness),
+    Randomness(#[from] RandomnessError),
     /// The authorization server supports only other algorithms.
     #[error("tokens have to be bound to a key, and the authorization server does not list ES256")]
     Algorithm,

@@ -8,13 +8,13 @@ use crate::text::one_line;
 use crate::upstream::outbound::OutboundFault;
 use crate::vault::VaultError;
 
-use super::authorization::AnswerRefusal;
+use super::authorization::AuthorizationAnswerError;
 use super::dpop::DpopFault;
 use super::held_token::HeldTokenFault;
 use super::metadata::MetadataFault;
-use super::pkce::NoRandomness;
+use super::pkce::RandomnessError;
 use super::registration::RegistrationFault;
-use super::token::TokenRefusal;
+use super::token::TokenEndpointError;
 
 /// Reason that the gateway has no token for a server. The texts contain no token, code or secret.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -49,13 +49,13 @@ pub enum LoginFault {
     Registration(#[from] RegistrationFault),
     /// The response of a login is not used.
     #[error(transparent)]
-    Answer(#[from] AnswerRefusal),
+    Answer(#[from] AuthorizationAnswerError),
     /// There is no token in the response.
     #[error(transparent)]
-    Token(#[from] TokenRefusal),
+    Token(#[from] TokenEndpointError),
     /// There are no random bytes.
     #[error(transparent)]
-    Randomness(#[from] NoRandomness),
+    Randomness(#[from] RandomnessError),
     /// The gateway has no URL to which a browser could return.
     #[error(
         "the gateway has no callback URL for the login: it has no `public_url`, and listens on no \
@@ -124,7 +124,12 @@ pub enum LoginFault {
 impl LoginFault {
     /// Returns true if no login waits for the response.
     pub fn is_of_no_login(&self) -> bool {
-        matches!(self, Self::Answer(AnswerRefusal::UnknownState | AnswerRefusal::Duplicate))
+        matches!(
+            self,
+            Self::Answer(
+                AuthorizationAnswerError::UnknownState | AuthorizationAnswerError::Duplicate
+            )
+        )
     }
 
     /// Returns the reason for clients: one line without details of connections.
@@ -138,7 +143,7 @@ impl LoginFault {
 
     /// Returns true if the authorization server does not know the client.
     pub(super) fn is_unknown_client(&self) -> bool {
-        matches!(self, Self::Token(TokenRefusal::Refused { error }) if error.code == "invalid_client")
+        matches!(self, Self::Token(TokenEndpointError::Refused { error }) if error.code == "invalid_client")
     }
 
     /// Adds the document's URL to a fault.

@@ -15,7 +15,7 @@ use crate::upstream::outbound::{OutboundAnswer, OutboundClient, OutboundFault, O
 
 use super::dpop::DPOP;
 use super::registration::OauthClient;
-use super::token::TokenRefusal;
+use super::token::TokenEndpointError;
 
 /// A form for an authorization server.
 pub(super) struct FormPost<'a> {
@@ -60,12 +60,12 @@ impl FormAnswer {
     /// Reads the response. A refusal quotes no secret of the form.
     pub(super) fn read<T>(
         &self,
-        read: impl Fn(StatusCode, &[u8]) -> Result<T, TokenRefusal>,
-    ) -> Result<T, TokenRefusal> {
+        read: impl Fn(StatusCode, &[u8]) -> Result<T, TokenEndpointError>,
+    ) -> Result<T, TokenEndpointError> {
         let OutboundAnswer { status, body, .. } = &self.answer;
         read(*status, body).map_err(|_| {
             let shown = hide_secrets(body, &self.sent.secrets());
-            read(*status, shown.as_bytes()).err().unwrap_or(TokenRefusal::Shape)
+            read(*status, shown.as_bytes()).err().unwrap_or(TokenEndpointError::Shape)
         })
     }
 }

@@ -23,7 +23,9 @@ use super::fault::LoginFault;
 use super::form_post::{FormAnswer, FormPost};
 use super::registration::OauthClient;
 use super::scopes::ScopeSet;
-use super::token::{GivenTokens, TokenGrant, TokenRefusal, TokenRequest, TokenUse, read_tokens};
+use super::token::{
+    GivenTokens, TokenEndpointError, TokenGrant, TokenRequest, TokenUse, read_tokens,
+};
 
 /// Owner of a grant. Two owners share nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -99,7 +101,7 @@ impl TokenSource {
         let has_nonce = key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
         let mut tokens = sent.read(read);
         // Repeated once with the nonce of the authorization server (RFC 9449, 8).
-        if has_nonce && tokens.as_ref().is_err_and(TokenRefusal::needs_nonce) {
+        if has_nonce && tokens.as_ref().is_err_and(TokenEndpointError::needs_nonce) {
             sent = self.send(&request, Some(key)).await?;
             key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
             tokens = sent.read(read);
@@ -233,7 +235,7 @@ impl OauthGrant {
     /// Requests new tokens with the refresh token. The old refresh token stays if the response has
     /// no new one.
     pub(super) async fn refresh(&self) -> Result<Self, LoginFault> {
-        let token = self.refresh.as_ref().ok_or(TokenRefusal::Shape)?;
+        let token = self.refresh.as_ref().ok_or(TokenEndpointError::Shape)?;
         let mut tokens = self.source.ask(TokenGrant::Refresh { token }).await?;
         tokens.refresh = tokens.refresh.or_else(|| Some(token.clone()));
         tokens.scopes = tokens.scopes.or_else(|| Some(self.given.clone()));

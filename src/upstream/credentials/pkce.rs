@@ -9,14 +9,14 @@ use crate::crypto::{random_bytes, sha256};
 /// The system has no random bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no random bytes are available")]
-pub struct NoRandomness;
+pub struct RandomnessError;
 
 /// The secret of one authorization request, shown only to the token endpoint.
 pub(super) struct CodeVerifier(Secret);
 
 impl CodeVerifier {
     /// Draws a new verifier.
-    pub(super) fn draw() -> Result<Self, NoRandomness> {
+    pub(super) fn draw() -> Result<Self, RandomnessError> {
         draw_text().map(|text| Self(Secret::new(text)))
     }
 
@@ -31,8 +31,8 @@ impl CodeVerifier {
 }
 
 /// Returns 256 random bits as text.
-pub(super) fn draw_text() -> Result<String, NoRandomness> {
-    let bytes = random_bytes::<32>().map_err(|_| NoRandomness)?;
+pub(super) fn draw_text() -> Result<String, RandomnessError> {
+    let bytes = random_bytes::<32>().map_err(|_| RandomnessError)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -15,7 +15,7 @@ use super::exchange::TokenSeeker;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
 use super::keeping::KeptGrant;
-use super::token::TokenRefusal;
+use super::token::TokenEndpointError;
 
 /// A request that a server has refused.
 pub(in crate::upstream) struct RequestRefusal {
@@ -156,7 +156,7 @@ impl ServerAuthorizer {
         let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
         match grant.refresh().await {
             Ok(renewed) => Ok(self.keep_renewed(slot, renewed).await.is_some()),
-            Err(LoginFault::Token(TokenRefusal::Refused { error })) => {
+            Err(LoginFault::Token(TokenEndpointError::Refused { error })) => {
                 tracing::debug!(server = %self.place.server, %error, "a grant has ended");
                 Ok(false)
             }

@@ -10,7 +10,7 @@ use crate::mcp::MediaType;
 use super::fault::LoginFault;
 use super::form_post::FormPost;
 use super::grant::{OauthGrant, TokenSource};
-use super::token::{ClientProof, FORM, TokenRefusal, read_refusal};
+use super::token::{ClientProof, FORM, TokenEndpointError, read_refusal};
 
 impl OauthGrant {
     /// Revokes the grant's tokens. The refresh token is first, because its revocation ends the
@@ -30,7 +30,7 @@ impl OauthGrant {
         match self.source.revoke(token, "access_token").await {
             // The grant has ended with its refresh token, and the access token expires soon. Many
             // authorization servers cannot revoke tokens that servers verify by themselves.
-            Err(LoginFault::Token(TokenRefusal::Refused { error }))
+            Err(LoginFault::Token(TokenEndpointError::Refused { error }))
                 if error.code == UNSUPPORTED && self.refresh.is_some() =>
             {
                 Ok(true)
@@ -54,7 +54,7 @@ impl TokenSource {
         &self,
         token: &str,
         hint: &str,
-    ) -> Result<(HeaderMap, String), TokenRefusal> {
+    ) -> Result<(HeaderMap, String), TokenEndpointError> {
         let mut form = Serializer::new(String::new());
         form.append_pair("token", token).append_pair("token_type_hint", hint);
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
@@ -66,7 +66,7 @@ impl TokenSource {
 }
 
 /// Reads the response. An unknown token also gets status 200 (RFC 7009, 2.2).
-fn read_revocation(status: StatusCode, body: &[u8]) -> Result<(), TokenRefusal> {
+fn read_revocation(status: StatusCode, body: &[u8]) -> Result<(), TokenEndpointError> {
     if status.is_success() { Ok(()) } else { Err(read_refusal(status, body)) }
 }
 

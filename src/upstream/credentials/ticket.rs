@@ -16,7 +16,7 @@ use crate::clock;
 use crate::policy::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
 use crate::text::error_chain;
 
-use super::authorization::{AnswerRefusal, AuthorizationAnswer, AuthorizationRequest};
+use super::authorization::{AuthorizationAnswer, AuthorizationAnswerError, AuthorizationRequest};
 use super::book::{GrantBook, GrantSlot};
 use super::browser::BrowserId;
 use super::endpoints::EndpointClaim;
@@ -299,7 +299,7 @@ impl GrantBook {
         let state = answer.state.as_deref().unwrap_or_default();
         let login = self.tickets.take_login(state);
         let login = login.filter(|login| login.prepared.until > clock::now());
-        let login = login.ok_or(AnswerRefusal::UnknownState)?;
+        let login = login.ok_or(AuthorizationAnswerError::UnknownState)?;
         let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
         let exchange = async {
             // The browser must be the one in which the person agreed, not that of a person who
@@ -309,7 +309,7 @@ impl GrantBook {
             }
             // RFC 9700, 4.4.2: each authorization server has its own redirect URI.
             if redirect.path() != self.page_path(brought.path) {
-                return Err(AnswerRefusal::OtherCallback.into());
+                return Err(AuthorizationAnswerError::OtherCallback.into());
             }
             self.check_endpoint(&login.prepared)?;
             let code = answer.into_code(&source.issuer, *iss)?;

@@ -91,7 +91,7 @@ pub(super) struct TokenRequest<'a> {
 /// Reason that a token request cannot be made, or that its response has no token. The texts never
 /// contain a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenRefusal {
+pub enum TokenEndpointError {
     /// The authorization server refused.
     #[error("the authorization server refused: {error}")]
     Refused {
@@ -122,7 +122,7 @@ pub enum TokenRefusal {
     Assertion(#[from] AssertionFault),
 }
 
-impl TokenRefusal {
+impl TokenEndpointError {
     /// Returns true if the authorization server requires its nonce in the proof (RFC 9449, 8).
     pub(super) fn needs_nonce(&self) -> bool {
         matches!(self, Self::Refused { error } if error.code == "use_dpop_nonce")
@@ -137,7 +137,7 @@ impl TokenRefusal {
 
 impl TokenRequest<'_> {
     /// Returns the headers and the form, at this time.
-    pub(super) fn write(&self, now: Duration) -> Result<(HeaderMap, String), TokenRefusal> {
+    pub(super) fn write(&self, now: Duration) -> Result<(HeaderMap, String), TokenEndpointError> {
         let mut form = Serializer::new(String::new());
         match &self.grant {
             TokenGrant::Code { code, verifier, redirect } => {
@@ -191,7 +191,7 @@ impl ClientProof<'_> {
         headers: &mut HeaderMap,
         form: &mut Serializer<'_, String>,
         now: Duration,
-    ) -> Result<(), TokenRefusal> {
+    ) -> Result<(), TokenEndpointError> {
         let OauthClient { id, secret, auth } = self.client;
         let secret = secret.as_ref().map_or("", Secret::expose);
         match auth {
@@ -239,11 +239,11 @@ impl TokenExchange<'_> {
 }
 
 /// Returns a `Basic` credential with both parts encoded as in a form (RFC 6749, 2.3.1).
-fn basic_credential(id: &str, secret: &str) -> Result<HeaderValue, TokenRefusal> {
+fn basic_credential(id: &str, secret: &str) -> Result<HeaderValue, TokenEndpointError> {
     let encode = |text| utf8_percent_encode(text, FORM_ENCODED).to_string();
     let pair = STANDARD.encode(format!("{}:{}", encode(id), encode(secret)));
     let mut value =
-        HeaderValue::try_from(format!("Basic {pair}")).map_err(|_| TokenRefusal::Shape)?;
+        HeaderValue::try_from(format!("Basic {pair}")).map_err(|_| TokenEndpointError::Shape)?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -260,8 +260,8 @@ pub(super) struct GivenTokens {
 }
 
 /// Reads an error of an authorization server (RFC 6749, 5.2).
-pub(super) fn read_refusal(status: http::StatusCode, body: &[u8]) -> TokenRefusal {
-    TokenRefusal::Refused { error: ProviderError::read(status, body) }
+pub(super) fn read_refusal(status: http::StatusCode, body: &[u8]) -> TokenEndpointError {
+    TokenEndpointError::Refused { error: ProviderError::read(status, body) }
 }
 
 /// Reads the response of a token endpoint. An error code is read from any unsuccessful status.
@@ -269,7 +269,7 @@ pub(super) fn read_tokens(
     status: http::StatusCode,
     body: &[u8],
     wanted: TokenUse,
-) -> Result<GivenTokens, TokenRefusal> {
+) -> Result<GivenTokens, TokenEndpointError> {
     #[derive(Deserialize)]
     struct TokenDocument {
         access_token: String,
@@ -283,18 +283,19 @@ pub(super) fn read_tokens(
     if !status.is_success() {
         return Err(read_refusal(status, body));
     }
-    let document: TokenDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
+    let document: TokenDocument =
+        serde_json::from_slice(body).map_err(|_| TokenEndpointError::Shape)?;
     let expected = wanted.scheme();
     // RFC 9449, 5: a token without the type `DPoP` is not bound to the key, and not accepted.
     let found = document.token_type.as_deref().filter(|kind| !kind.is_empty());
     let found = found.unwrap_or(TokenUse::Bearer.scheme());
     if !found.eq_ignore_ascii_case(expected) {
-        return Err(TokenRefusal::TokenType { found: shown_code(found), expected });
+        return Err(TokenEndpointError::TokenType { found: shown_code(found), expected });
     }
     let token = document.access_token;
     let value = HeaderValue::try_from(format!("{expected} {token}"));
     let value = value.ok().filter(|_| is_token(&token));
-    let mut authorization = value.ok_or(TokenRefusal::Shape)?;
+    let mut authorization = value.ok_or(TokenEndpointError::Shape)?;
     authorization.set_sensitive(true);
     Ok(GivenTokens {
         authorization,
@@ -307,7 +308,10 @@ pub(super) fn read_tokens(
 }
 
 /// Reads the response of an identity provider to the exchange of an ID token (ID-JAG, 4.3).
-pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secret, TokenRefusal> {
+pub(super) fn read_id_jag(
+    status: http::StatusCode,
+    body: &[u8],
+) -> Result<Secret, TokenEndpointError> {
     #[derive(Deserialize)]
     struct IdJagDocument {
         access_token: String,
@@ -316,13 +320,14 @@ pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secre
     if !status.is_success() {
         return Err(read_refusal(status, body));
     }
-    let document: IdJagDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
+    let document: IdJagDocument =
+        serde_json::from_slice(body).map_err(|_| TokenEndpointError::Shape)?;
     if document.issued_token_type != ID_JAG {
         let found = clip(&document.issued_token_type, LONGEST_NAME).to_owned();
-        return Err(TokenRefusal::IssuedType { found });
+        return Err(TokenEndpointError::IssuedType { found });
     }
     let token = document.access_token;
-    if is_token(&token) { Ok(Secret::new(token)) } else { Err(TokenRefusal::Shape) }
+    if is_token(&token) { Ok(Secret::new(token)) } else { Err(TokenEndpointError::Shape) }
 }
 
 fn is_token(text: &str) -> bool {

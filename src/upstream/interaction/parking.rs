@@ -22,7 +22,7 @@ use crate::call::{
 };
 use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
-use crate::policy::{BoundReached, Holder, Permitted, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Permitted, Share, ShareBoundError, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Metrics};
 
 /// All parked calls.
@@ -99,8 +99,8 @@ impl Parking {
     pub fn enter(&self, holder: &Holder, bounds: ParkingLimits) -> Result<ParkingSlot, Failure> {
         let share = self.taken.take(holder, 1, bounds.amount).map_err(|reached| {
             let limit = match reached {
-                BoundReached::All => "parked",
-                BoundReached::Each => "parked_each",
+                ShareBoundError::All => "parked",
+                ShareBoundError::Each => "parked_each",
             };
             Failure::OverLimit { limit: limit.to_owned(), retry_after: Duration::from_secs(1) }
         })?;

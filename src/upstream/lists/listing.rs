@@ -33,12 +33,12 @@ pub(in crate::upstream) struct FetchedLists {
     /// Errors of the lists that failed.
     pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
     /// Flaws at which lists ended.
-    pub(in crate::upstream) flaws: Vec<(Kind, CursorFlaw)>,
+    pub(in crate::upstream) flaws: Vec<(Kind, CursorFault)>,
 }
 
 /// A cursor that leads to no further page. The entries of all earlier pages count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(in crate::upstream) enum CursorFlaw {
+pub(in crate::upstream) enum CursorFault {
     /// It is the empty string.
     #[error("the list ends at an empty nextCursor")]
     Empty,
@@ -79,7 +79,7 @@ pub(in crate::upstream) struct ListingLimits {
 struct Fetched {
     items: Vec<Bytes>,
     freshness: Freshness,
-    flaw: Option<CursorFlaw>,
+    flaw: Option<CursorFault>,
     /// False if the server does not have the list.
     exists: bool,
 }
@@ -133,14 +133,14 @@ impl<'a> NativeListPage<'a> {
     /// Returns the cursor of the next page, or `None` on the last one.
     ///
     /// # Errors
-    /// [`CursorFlaw`] if there is a cursor that leads to no further page.
-    fn next_cursor(&self, seen: &mut HashSet<String>) -> Result<Option<String>, CursorFlaw> {
+    /// [`CursorFault`] if there is a cursor that leads to no further page.
+    fn next_cursor(&self, seen: &mut HashSet<String>) -> Result<Option<String>, CursorFault> {
         let Some(raw) = self.next_cursor else { return Ok(None) };
-        let cursor = text(raw).ok_or(CursorFlaw::NotText)?.into_owned();
+        let cursor = text(raw).ok_or(CursorFault::NotText)?.into_owned();
         if cursor.is_empty() {
-            return Err(CursorFlaw::Empty);
+            return Err(CursorFault::Empty);
         }
-        if seen.insert(cursor.clone()) { Ok(Some(cursor)) } else { Err(CursorFlaw::Repeated) }
+        if seen.insert(cursor.clone()) { Ok(Some(cursor)) } else { Err(CursorFault::Repeated) }
     }
 }
 
@@ -284,7 +284,7 @@ impl ListRequester<'_> {
             fetched.freshness = stricter(fetched.freshness, &page, peer.era());
             let next = page.next_cursor(&mut seen);
             let mut items = page.items(kind);
-            if next == Err(CursorFlaw::Repeated) {
+            if next == Err(CursorFault::Repeated) {
                 // A server without pagination returns its first page again.
                 let known: HashSet<&[u8]> = fetched.items.iter().map(AsRef::as_ref).collect();
                 items.retain(|item| !known.contains(item.get().as_bytes()));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 use super::{ClientNotice, Mailbox, NoticeSubject, Subscriptions};
 use crate::upstream::{InstanceKey, InstanceScope};
@@ -68,12 +68,12 @@ impl SubscriptionHub {
     /// Takes a place among the subscriptions at all servers.
     ///
     /// # Errors
-    /// [`BoundReached`].
+    /// [`ShareBoundError`].
     pub(in crate::upstream) fn take_place(
         &self,
         holder: &Holder,
         bounds: ShareBounds,
-    ) -> Result<Share, BoundReached> {
+    ) -> Result<Share, ShareBoundError> {
         self.taken.take(holder, 1, bounds)
     }
 

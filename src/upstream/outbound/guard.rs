@@ -50,7 +50,7 @@ pub(super) struct OutboundGuard {
     "its host has the {} address {address}, of {}, which the configuration does not allow: {}",
     .range.kind, .range.range, .remedy.text()
 )]
-pub(super) struct AddressRefusal {
+pub(super) struct AddressError {
     pub(super) address: IpAddr,
     pub(super) range: SpecialRange,
     remedy: Remedy,
@@ -78,8 +78,8 @@ impl OutboundGuard {
     /// Checks the host of a URL that the configuration does not name, if the host is an address.
     ///
     /// # Errors
-    /// [`AddressRefusal`].
-    pub(super) fn check_host(&self, url: &Url) -> Result<(), AddressRefusal> {
+    /// [`AddressError`].
+    pub(super) fn check_host(&self, url: &Url) -> Result<(), AddressError> {
         match url.host() {
             _ if self.trusts(url) => Ok(()),
             Some(Host::Ipv4(address)) => self.check_address(address.into()),
@@ -88,12 +88,12 @@ impl OutboundGuard {
         }
     }
 
-    fn check_address(&self, address: IpAddr) -> Result<(), AddressRefusal> {
+    fn check_address(&self, address: IpAddr) -> Result<(), AddressError> {
         let plain = address.to_canonical();
         let is_allowed = self.allowed.iter().any(|range| range.contains(&plain))
             || (self.allows_own_machine && plain.is_loopback());
         match find_special_range(address).filter(|_| !is_allowed) {
-            Some(range) => Err(AddressRefusal { address, range, remedy: self.remedy }),
+            Some(range) => Err(AddressError { address, range, remedy: self.remedy }),
             None => Ok(()),
         }
     }

@@ -190,6 +190,6 @@ fn deep_values_are_bounded_and_stepped_over() {
     }
     assert_eq!(
         Outline::of(text(9).as_bytes(), 9, 50).map(|_| ()),
-        Err(ObjectError::Depth(crate::TooDeep { limit: 9 }))
+        Err(ObjectError::Depth(crate::DepthError { limit: 9 }))
     );
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::brackets::Brackets;
-use super::{Malformed, ObjectError, TooDeep};
+use super::{DepthError, JsonSyntaxError, ObjectError};
 use crate::masks::special;
 
 /// The element that was expected at an invalid position.
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         if !is_ascii(text)
             && let Err(fault) = std::str::from_utf8(text)
         {
-            return Err(ObjectError::Syntax(Malformed {
+            return Err(ObjectError::Syntax(JsonSyntaxError {
                 at: fault.valid_up_to(),
                 expected: "UTF-8",
             }));
@@ -113,8 +113,10 @@ impl<'a> Cursor<'a> {
     #[cold]
     pub(crate) fn fault(&self, wrong: WalkError) -> ObjectError {
         match wrong {
-            WalkError::Depth => ObjectError::Depth(TooDeep { limit: self.max_depth }),
-            wrong => ObjectError::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
+            WalkError::Depth => ObjectError::Depth(DepthError { limit: self.max_depth }),
+            wrong => {
+                ObjectError::Syntax(JsonSyntaxError { at: self.at, expected: wrong.expected() })
+            }
         }
     }
 

@@ -15,17 +15,17 @@ pub(super) use cursor::{Cursor, MemberSlot, Quoted, WalkError, unescaped};
 use std::borrow::Cow;
 use std::fmt;
 
-use super::TooDeep;
+use super::DepthError;
 
 /// Reason why a text is not a valid object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectError {
     /// Invalid JSON.
-    Syntax(Malformed),
+    Syntax(JsonSyntaxError),
     /// Valid JSON, but not an object.
     Kind,
     /// Nested deeper than allowed.
-    Depth(TooDeep),
+    Depth(DepthError),
     /// A duplicate of a member that is read: two parsers would disagree on
     /// which one counts.
     Duplicate(&'static str),
@@ -33,19 +33,19 @@ pub enum ObjectError {
 
 /// The position of a text's first invalid byte, and the element that was expected there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed {
+pub struct JsonSyntaxError {
     /// The position, in bytes from the start.
     pub at: usize,
     pub(super) expected: &'static str,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for JsonSyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected {} at byte {}", self.expected, self.at)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for JsonSyntaxError {}
 
 impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

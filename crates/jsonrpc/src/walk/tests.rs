@@ -55,7 +55,10 @@ fn non_objects_are_refused_with_the_reason() {
         let Err(ObjectError::Syntax(fault)) = walked(text.as_bytes()) else { panic!("{text}") };
         assert_eq!(fault.at, at, "{text}: {fault}");
     }
-    assert!(matches!(walked(b"{\"\xff\":1}"), Err(ObjectError::Syntax(Malformed { at: 2, .. }))));
+    assert!(matches!(
+        walked(b"{\"\xff\":1}"),
+        Err(ObjectError::Syntax(JsonSyntaxError { at: 2, .. }))
+    ));
 }
 
 #[test]
@@ -95,7 +98,7 @@ fn depth_is_bounded_and_counts_from_the_object() {
                 walk.next()
             };
             assert!(end(levels + 1).is_ok());
-            assert_eq!(end(levels), Err(ObjectError::Depth(TooDeep { limit: levels })));
+            assert_eq!(end(levels), Err(ObjectError::Depth(DepthError { limit: levels })));
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::codec::file::read_file;
 use super::super::document::{DocumentError, MAX_DOCUMENT, Notation, parse_bytes};
 use super::super::fields::{FieldFault, ForeignFields, ServerTable};
 use super::super::imported::{
-    ImportedFile, ImportedPiece, ImportedProfile, ImportedServer, ImportedTarget, InactiveReason,
-    SettingText,
+    ImportedFile, ImportedPiece, ImportedProfile, ImportedServer, ImportedTarget,
+    InactiveEntryFault, SettingText,
 };
 use super::super::shapes::ShapeContext;
 
@@ -47,7 +47,7 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     }
     let mut server = ImportedServer::new(name, ImportedTarget::OpenApi { url, headers });
     if !fields.take_bool("auto_discover")?.unwrap_or(true) {
-        server.inactive = Some(InactiveReason::NotEnabled { setting: "auto_discover" });
+        server.inactive = Some(InactiveEntryFault::NotEnabled { setting: "auto_discover" });
     }
     // Its agents fill every parameter: unknown values are empty, and numbers are text.
     for (name, choice) in [("arguments", "coerce"), ("empty_strings", "drop")] {

@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use super::super::clients::programs::{TimeUnit, duration_text, push_timeout, read_command_line};
 use super::super::fields::{FieldFault, ForeignFields, ServerTable};
 use super::super::imported::{
-    ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool, InactiveReason,
-    SettingText,
+    ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool,
+    InactiveEntryFault, SettingText,
 };
 use super::super::shapes::ShapeContext;
 
@@ -25,7 +25,7 @@ pub(in crate::cli::import) fn read_ava(
     table.read_entries(context.references, &mut file, |name, fields| {
         let mut server = read_entry(name, fields)?;
         if !is_on {
-            server.inactive = Some(InactiveReason::NotEnabled { setting: "mcp.enabled" });
+            server.inactive = Some(InactiveEntryFault::NotEnabled { setting: "mcp.enabled" });
         }
         Ok(server)
     });

@@ -30,7 +30,7 @@ use cel::common::types::CelBool;
 use cel::common::value::Val;
 use cel::{Context, Env, IdedExpr, Value};
 
-use super::super::problem::ConfigProblem;
+use super::super::problem::SettingFault;
 use super::super::reader::{ConfigNode, ConfigReader};
 use super::super::setting::Setting;
 use check::Checker;
@@ -198,7 +198,7 @@ impl Setting for Condition {
             Err(LocatedFault { fault, at }) => {
                 let span = node.span_within(text, at.clone());
                 let place = text.get(..at.start).map_or(0, |before| before.chars().count()) + 1;
-                let problem = ConfigProblem::Condition { fault, place };
+                let problem = SettingFault::Condition { fault, place };
                 reader.report_fault(span, &node.key, problem);
                 None
             }

@@ -98,7 +98,7 @@ fn errors_have_the_client_names_of_arguments_and_nothing_about_hidden_ones() {
     );
     let explain = |lines: &[&str]| {
         let lines = lines.iter().map(|line| (*line).to_owned()).collect();
-        let violations = ArgumentViolations { lines, others: OtherViolations::None };
+        let violations = ArgumentsError { lines, others: OtherViolations::None };
         explain_to_client(tool.transform.as_ref().unwrap(), violations).to_string()
     };
     assert_eq!(

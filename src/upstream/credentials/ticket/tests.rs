@@ -120,7 +120,7 @@ async fn an_answer_that_comes_after_the_time_of_its_login_is_refused() {
     let query = format!("code=c&state={state}");
     let answer = BrowserAnswer { path: GrantBook::CALLBACK_PATH, query: &query, browser: None };
     let fault = book.finish_login(answer).await.unwrap_err();
-    assert!(matches!(fault, LoginFault::Answer(AnswerRefusal::UnknownState)), "{fault}");
+    assert!(matches!(fault, LoginFault::Answer(AuthorizationAnswerError::UnknownState)), "{fault}");
 }
 
 #[tokio::test]

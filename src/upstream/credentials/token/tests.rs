@@ -54,7 +54,7 @@ fn a_client_without_its_key_makes_no_request() {
         scopes: &ScopeSet::parse("x y"),
     };
     let fault = request.write(Duration::ZERO).unwrap_err();
-    assert_eq!(fault, TokenRefusal::Assertion(AssertionFault::NoKey));
+    assert_eq!(fault, TokenEndpointError::Assertion(AssertionFault::NoKey));
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
     assert_eq!(good.lifetime, Some(Duration::from_mins(1)));
     assert_eq!(good.refresh.unwrap().expose(), "r");
     assert_eq!(good.scopes.unwrap().to_string(), "a b");
-    let dpop = TokenRefusal::TokenType { found: "DPoP".into(), expected: "Bearer" };
+    let dpop = TokenEndpointError::TokenType { found: "DPoP".into(), expected: "Bearer" };
     for (answer, refusal) in [
         (json!({"access_token": "t", "token_type": "DPoP"}), dpop),
-        (json!({"access_token": "", "token_type": "Bearer"}), TokenRefusal::Shape),
-        (json!({"access_token": "t\r\nX: y", "token_type": "Bearer"}), TokenRefusal::Shape),
-        (json!({"access_token": "a b", "token_type": "Bearer"}), TokenRefusal::Shape),
-        (json!([]), TokenRefusal::Shape),
+        (json!({"access_token": "", "token_type": "Bearer"}), TokenEndpointError::Shape),
+        (json!({"access_token": "t\r\nX: y", "token_type": "Bearer"}), TokenEndpointError::Shape),
+        (json!({"access_token": "a b", "token_type": "Bearer"}), TokenEndpointError::Shape),
+        (json!([]), TokenEndpointError::Shape),
     ] {
         assert_eq!(token(answer.clone()).unwrap_err(), refusal, "{answer}");
     }
@@ -137,7 +137,10 @@ fn members_are_read_in_every_form_that_sdks_accept() {
 fn a_token_without_a_type_is_not_bound_to_a_key() {
     for body in [r#"{"access_token":"t"}"#, r#"{"access_token":"t","token_type":null}"#] {
         let fault = read_tokens(StatusCode::OK, body.as_bytes(), TokenUse::Dpop).unwrap_err();
-        assert_eq!(fault, TokenRefusal::TokenType { found: "Bearer".into(), expected: "DPoP" });
+        assert_eq!(
+            fault,
+            TokenEndpointError::TokenType { found: "Bearer".into(), expected: "DPoP" }
+        );
     }
 }
 
@@ -162,7 +165,7 @@ fn a_token_that_is_not_bound_to_the_key_is_an_error_that_says_so() {
     let read = |kind: &str| read_tokens(StatusCode::OK, answer(kind).as_bytes(), TokenUse::Dpop);
     assert_eq!(read("dpop").unwrap().authorization, "DPoP t");
     let fault = read("Bearer").unwrap_err();
-    assert_eq!(fault, TokenRefusal::TokenType { found: "Bearer".into(), expected: "DPoP" });
+    assert_eq!(fault, TokenEndpointError::TokenType { found: "Bearer".into(), expected: "DPoP" });
     assert_eq!(fault.to_string(), r#"the token has the type "Bearer" instead of "DPoP""#);
 }
 
@@ -175,11 +178,11 @@ fn only_an_id_jag_is_taken_for_an_id_token() {
     for (answer, refusal) in [
         (
             json!({ "access_token": "j", "issued_token_type": other }),
-            TokenRefusal::IssuedType { found: other.into() },
+            TokenEndpointError::IssuedType { found: other.into() },
         ),
-        (json!({ "access_token": "j" }), TokenRefusal::Shape),
-        (json!({ "access_token": "a b", "issued_token_type": ID_JAG }), TokenRefusal::Shape),
-        (json!({ "access_token": "", "issued_token_type": ID_JAG }), TokenRefusal::Shape),
+        (json!({ "access_token": "j" }), TokenEndpointError::Shape),
+        (json!({ "access_token": "a b", "issued_token_type": ID_JAG }), TokenEndpointError::Shape),
+        (json!({ "access_token": "", "issued_token_type": ID_JAG }), TokenEndpointError::Shape),
     ] {
         assert_eq!(read(answer.clone()).unwrap_err(), refusal, "{answer}");
     }

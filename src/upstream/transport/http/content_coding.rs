@@ -183,7 +183,7 @@ impl Stream for EncodedPieces {
             };
             let is_first = !std::mem::replace(has_begun, true);
             if is_first && *coding == ContentCoding::Brotli && has_large_window(&piece) {
-                return Poll::Ready(Some(Err(io::Error::other(LargeWindow))));
+                return Poll::Ready(Some(Err(io::Error::other(WindowSizeError))));
             }
             return Poll::Ready(Some(Ok(piece)));
         }
@@ -198,7 +198,7 @@ fn has_large_window(beginning: &[u8]) -> bool {
 
 #[derive(Debug, thiserror::Error)]
 #[error("its window is larger than 16 MiB")]
-struct LargeWindow;
+struct WindowSizeError;
 
 /// Maximum length in bytes of a content coding in an error.
 const LONGEST_CODING: usize = 100;

@@ -30,14 +30,14 @@ pub(super) struct AwaitedBytes(AtomicUsize);
 /// The server sends interim responses without end.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {limit} bytes came before the response")]
-struct TooMuchAhead {
+struct InterimSizeError {
     limit: usize,
 }
 
 /// Bytes, or the end of the stream, arrived before the request was written.
 #[derive(Debug, thiserror::Error)]
 #[error("the server closed the connection or sent data before the request")]
-struct UnaskedData;
+struct UnaskedDataError;
 
 impl AwaitedBytes {
     /// Starts to count for a connection's first request.
@@ -76,12 +76,12 @@ impl Read for GuardedStream {
         if before == UNSENT {
             self.count.0.store(0, Relaxed);
             if has_unread_data(&self.inner) {
-                return Poll::Ready(Err(io::Error::other(UnaskedData)));
+                return Poll::Ready(Err(io::Error::other(UnaskedDataError)));
             }
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
         if before > MOST_AHEAD {
-            return Poll::Ready(Err(io::Error::other(TooMuchAhead { limit: MOST_AHEAD })));
+            return Poll::Ready(Err(io::Error::other(InterimSizeError { limit: MOST_AHEAD })));
         }
         // Read through a separate buffer, because hyper's does not report the number of bytes read.
         let mut space = [MaybeUninit::uninit(); PIECE];

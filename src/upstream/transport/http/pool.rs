@@ -176,7 +176,7 @@ impl ConnectionPool {
         let limit = self.connect_timeout;
         let stream = timeout(limit, self.connector.clone().call(uri.clone())).await;
         let stream =
-            stream.map_err(|_| TransportError::Connect(ConnectTimeout { limit }.into()))?;
+            stream.map_err(|_| TransportError::Connect(ConnectTimeoutError { limit }.into()))?;
         let stream = stream.map_err(TransportError::Connect)?;
         let is_http2 = match &stream {
             MaybeHttpsStream::Http(_) => false,
@@ -217,7 +217,7 @@ async fn send_http2(
 /// The connection was not established within the time limit.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection within {limit:?}")]
-struct ConnectTimeout {
+struct ConnectTimeoutError {
     limit: Duration,
 }
 

@@ -31,7 +31,7 @@ use super::tree::{TreeFault, pointer_segment};
 pub enum DocumentFault {
     /// It cannot be parsed.
     #[error("{0}")]
-    Tree(#[from] TreeProblem),
+    Tree(#[from] TreeError),
     /// It is not an OpenAPI document of a supported version.
     #[error("at /openapi: expected version 3.0 or 3.1, found {found}")]
     Version {
@@ -92,11 +92,11 @@ pub enum DocumentFault {
 /// A fault of the bytes, opaque to other modules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
-pub struct TreeProblem(TreeFault);
+pub struct TreeError(TreeFault);
 
 impl From<TreeFault> for DocumentFault {
     fn from(fault: TreeFault) -> Self {
-        Self::Tree(TreeProblem(fault))
+        Self::Tree(TreeError(fault))
     }
 }
 

@@ -38,13 +38,13 @@ pub(super) enum TreeFault {
         /// The JSON pointer of the place.
         place: String,
         /// The bound.
-        bound: TreeBound,
+        bound: TreeSizeFault,
     },
 }
 
 /// A bound of a document's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TreeBound {
+pub(super) enum TreeSizeFault {
     /// Too many values.
     #[error("the document has more than {MAX_VALUES} values")]
     Values,
@@ -125,7 +125,7 @@ struct TreeState {
     /// The values and the bytes of text that are left.
     values: Cell<usize>,
     text: Cell<usize>,
-    exceeded: Cell<Option<TreeBound>>,
+    exceeded: Cell<Option<TreeSizeFault>>,
     /// Keys from the position of a fault up to the root.
     trail: RefCell<Vec<String>>,
 }
@@ -149,7 +149,7 @@ impl TreeState {
         TreeFault::Bound { place: escape_controls(place), bound }
     }
 
-    fn exceed<E: Error>(&self, bound: TreeBound) -> E {
+    fn exceed<E: Error>(&self, bound: TreeSizeFault) -> E {
         self.exceeded.set(Some(bound));
         E::custom(bound)
     }
@@ -160,8 +160,8 @@ impl TreeState {
             let left = have.get().checked_sub(wanted);
             left.map(|left| have.set(left)).ok_or_else(|| self.exceed(bound))
         };
-        left(&self.values, 1, TreeBound::Values)?;
-        left(&self.text, text, TreeBound::Text)
+        left(&self.values, 1, TreeSizeFault::Values)?;
+        left(&self.text, text, TreeSizeFault::Text)
     }
 
     /// Records the key of a fault on the way up.
@@ -188,7 +188,7 @@ impl TreeSeed<'_> {
     fn descend<E: Error>(self) -> Result<Self, E> {
         self.state.charge(0)?;
         if self.depth == MAX_DEPTH {
-            return Err(self.state.exceed(TreeBound::Depth));
+            return Err(self.state.exceed(TreeSizeFault::Depth));
         }
         Ok(Self { depth: self.depth + 1, ..self })
     }
@@ -271,7 +271,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
             self.state.charge(key.len())?;
             if object.contains_key(&key) {
                 self.state.note(|| key);
-                return Err(self.state.exceed(TreeBound::Duplicate));
+                return Err(self.state.exceed(TreeSizeFault::Duplicate));
             }
             let value = members.next_value_seed(inner);
             let value = value.inspect_err(|_| self.state.note(|| key.clone()))?;
@@ -333,7 +333,7 @@ mod tests {
     fn a_document_of_too_many_values_or_too_much_text_ends_at_its_bound() {
         let many = format!("{{\"a\":[{}0]}}", "0,".repeat(MAX_VALUES));
         let fault = parse(many.as_bytes()).unwrap_err();
-        assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Values, .. }), "{fault}");
+        assert!(matches!(fault, TreeFault::Bound { bound: TreeSizeFault::Values, .. }), "{fault}");
         let large = vec![b' '; MAX_BYTES + 1];
         assert!(matches!(parse(&large), Err(TreeFault::TooLarge { .. })));
     }
@@ -344,7 +344,7 @@ mod tests {
         let part = format!("[{}0]", "0,".repeat(99));
         assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
         let fault = parse_tree(part.as_bytes(), &mut budget).unwrap_err();
-        assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Values, .. }), "{fault}");
+        assert!(matches!(fault, TreeFault::Bound { bound: TreeSizeFault::Values, .. }), "{fault}");
         let mut budget = TreeBudget { bytes: 300, ..TreeBudget::default() };
         assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
         let fault = parse_tree(part.as_bytes(), &mut budget);
@@ -354,7 +354,7 @@ mod tests {
         budget.text = part.len() * 3 / 2;
         assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
         let fault = parse_tree(part.as_bytes(), &mut budget).unwrap_err();
-        assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Text, .. }), "{fault}");
+        assert!(matches!(fault, TreeFault::Bound { bound: TreeSizeFault::Text, .. }), "{fault}");
     }
 
     #[test]
