@@ -183,7 +183,7 @@ const HEAD: &str = "\
 
 # Errors
 
-All errors that the gateway itself sends. Errors that a server sends pass through unchanged.
+All errors that the gateway itself sends. Errors that a server sends pass through, with public URIs in place of its own.
 
 - **label** is the name of the error in metrics (`trunkline_errors_total{reason=…}`) and in the log.
 - **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so does

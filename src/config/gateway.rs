@@ -275,8 +275,8 @@ impl LimitsConfig {
 }
 
 section! {
-    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/definitions`, `/metrics` and
-    /// `POST /servers/NAME/refresh`.
+    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/definitions`, `/tools`, `/metrics`
+    /// and `POST /servers/NAME/refresh`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct AdminConfig {
         settings {
