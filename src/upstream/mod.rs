@@ -23,6 +23,7 @@ mod login_relay;
 mod notifications;
 mod outbound;
 mod owner;
+mod peer;
 mod response_memory;
 mod server;
 mod supervisor;
@@ -52,6 +53,7 @@ pub use notifications::{
 };
 pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
+pub use peer::{ChangeCapabilities, Peer};
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
@@ -62,7 +64,6 @@ pub use transport::http::{
     HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
 };
 pub use transport::openapi::{ApiSurvey, DocumentFault, MANY_TOOLS, SurveyedTool, survey_api};
-pub use transport::peer::{ChangeCapabilities, Peer};
 
 #[cfg(test)]
 pub(crate) mod tests;

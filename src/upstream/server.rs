@@ -22,12 +22,12 @@ use crate::upstream::due_listing::DueListing;
 use crate::upstream::first_list::{FirstList, ListPatience};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
+use crate::upstream::peer::Peer;
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
 use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
-use crate::upstream::transport::peer::Peer;
 
 use client_lists::LEAST_FRESH;
 pub use refresh::{ElementChanges, RefreshError};

@@ -15,7 +15,7 @@ use crate::upstream::InstanceScope;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::routing::LegacyConnection;
-use crate::upstream::transport::peer::{not_offered, too_many, unanswered};
+use crate::upstream::peer::{not_offered, too_many, unanswered};
 
 /// Open questions of one call, and the channel for their answers.
 pub(in crate::upstream) struct CallQuestions {

@@ -21,7 +21,7 @@ use crate::jsonrpc::{Id, Response};
 use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
 use crate::upstream::interaction::side_queue::SideSender;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::transport::peer::{answer_to_server, not_offered, unanswered};
+use crate::upstream::peer::{answer_to_server, not_offered, unanswered};
 
 /// A connection to a Legacy server that can send requests to clients.
 pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::jsonrpc::Frame;
 use crate::upstream::interaction::routing::LegacyConnection;
-use crate::upstream::transport::peer::too_large;
+use crate::upstream::peer::too_large;
 
 /// Returns a server's message, or `None` for a notification or a request that is too large to wait
 /// for a client. A request is refused with the reason.

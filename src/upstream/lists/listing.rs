@@ -21,8 +21,8 @@ use crate::jsonrpc::{object, text};
 use crate::mcp::{Era, code};
 
 use crate::upstream::UpstreamError;
+use crate::upstream::peer::{AssumedLists, Peer, modern_params_for, refused};
 use crate::upstream::transport::connection::ServerConnection;
-use crate::upstream::transport::peer::{AssumedLists, Peer, modern_params_for, refused};
 
 /// Lists that a server returned.
 pub(in crate::upstream) struct FetchedLists {

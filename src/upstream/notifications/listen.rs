@@ -19,7 +19,7 @@ use crate::clock;
 use crate::jsonrpc::object;
 use crate::mcp::{ProtocolVersion, code, meta, notification};
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::{ChangeCapabilities, Peer, modern_params_of};
+use crate::upstream::peer::{ChangeCapabilities, Peer, modern_params_of};
 
 use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::call::Answer;
 use crate::mcp::Method;
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::ChangeCapabilities;
+use crate::upstream::peer::ChangeCapabilities;
 
 use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::config::EraChoice;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::upstream::lists::store::KnownServer;
-use crate::upstream::transport::peer::Peer;
+use crate::upstream::peer::Peer;
 
 /// Known version of a server. Times are in seconds since 1970.
 pub(in crate::upstream) struct RememberedEra(Mutex<EraKnowledge>);

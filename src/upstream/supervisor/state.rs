@@ -9,7 +9,7 @@ use crate::call::ServerFault;
 use crate::mcp::Era;
 use crate::upstream::lists::dependence::DependenceVerdict;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
-use crate::upstream::transport::peer::Peer;
+use crate::upstream::peer::Peer;
 
 /// State of a server or one of its instances.
 #[derive(Debug, Clone, PartialEq, Eq)]

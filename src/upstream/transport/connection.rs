@@ -10,10 +10,10 @@ use crate::policy::CallTarget;
 
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::peer::Peer;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::http::HttpServer;
 use crate::upstream::transport::openapi::OpenApiServer;
-use crate::upstream::transport::peer::Peer;
 use crate::upstream::transport::stdio::StdioServer;
 
 /// A connection to a server of known era and capabilities.

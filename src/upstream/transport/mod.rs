@@ -2,9 +2,8 @@
 //! child processes, [`openapi`] for plain HTTP APIs.
 //!
 //! The first two speak both eras. All appear as a [`connection`] to the modules above: a permitted
-//! call in, a reply out. [`peer`] holds the identity and capabilities that a server has declared.
-//! [`request_ids`] issues the ids of requests to it. The supervisor decides when a connection is
-//! opened and how its loss is handled.
+//! call in, a reply out. [`request_ids`] issues the ids of requests to a server. The supervisor decides
+//! when a connection is opened and how its loss is handled.
 
 pub(in crate::upstream) mod caller_headers;
 pub mod child;
@@ -12,6 +11,5 @@ pub(in crate::upstream) mod connection;
 pub(in crate::upstream) mod http;
 mod large_message;
 pub(in crate::upstream) mod openapi;
-pub(in crate::upstream) mod peer;
 pub(in crate::upstream) mod request_ids;
 pub(in crate::upstream) mod stdio;

@@ -15,7 +15,7 @@ use crate::mcp::ProtocolVersion;
 use crate::upstream::UpstreamError;
 use crate::upstream::notifications::subscriptions::{Continuity, SubscriptionRefusal};
 use crate::upstream::notifications::{Inbox, Topic};
-use crate::upstream::transport::peer::modern_params_of;
+use crate::upstream::peer::modern_params_of;
 
 use super::{ChangeStream, ListenTransport, PATIENCE, ReopenPace, StreamPurpose, StreamRefused};
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::jsonrpc::{self, Id};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::{DiscoverVerdict, Peer, judge_discover, modern_params};
+use crate::upstream::peer::{DiscoverVerdict, Peer, judge_discover, modern_params};
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;

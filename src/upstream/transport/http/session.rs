@@ -15,7 +15,7 @@ use crate::call::Answer;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response, ServerText, parse_from_server};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
+use crate::upstream::peer::{Peer, initialize_params, judge_initialize};
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;

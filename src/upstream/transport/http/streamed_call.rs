@@ -23,7 +23,7 @@ use crate::upstream::interaction::questions::{
 use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 use crate::upstream::notifications::{CallLog, Inbox};
-use crate::upstream::transport::peer::answer_to_server;
+use crate::upstream::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;

@@ -52,13 +52,13 @@ use crate::policy::{CallTarget, Holder};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
+use crate::upstream::peer::{ChangeCapabilities, Peer};
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::http::{
     ApiHeaders, HttpClient, RequestCredentials, decode_body, read_small_body,
 };
 use crate::upstream::transport::large_message::work_on_message;
-use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
 use document::ApiDescription;

@@ -15,7 +15,7 @@ use crate::upstream::notifications::listen::{
     ChangeStream, ListenTransport, StreamPurpose, StreamRefused, listen,
 };
 use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
-use crate::upstream::transport::peer::Peer;
+use crate::upstream::peer::Peer;
 
 use super::ask;
 use super::wire::ChildLink;

@@ -35,10 +35,10 @@ use crate::upstream::interaction::questions::{CallOrigin, CallQuestions, SideMes
 use crate::upstream::interaction::side_queue::SideReceiver;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
-use crate::upstream::response_memory::ResponseMemory;
-use crate::upstream::transport::peer::{
+use crate::upstream::peer::{
     DiscoverVerdict, Peer, initialize_params, judge_discover, judge_initialize, modern_params,
 };
+use crate::upstream::response_memory::ResponseMemory;
 pub(in crate::upstream) use reader::ChildOutput;
 
 use pending::{AwaitedReply, LogSubscription, PendingCaller, PendingEvent, RequestInterest};
