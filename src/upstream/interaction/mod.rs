@@ -11,5 +11,6 @@ pub(in crate::upstream) mod cancelled_calls;
 pub(in crate::upstream) mod routing;
 pub mod parking;
 pub(in crate::upstream) mod questions;
+pub(in crate::upstream) mod server_link;
 pub(in crate::upstream) mod side_queue;
 pub(in crate::upstream) mod sizes;

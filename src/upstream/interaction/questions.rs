@@ -14,7 +14,7 @@ use crate::policy::CallTarget;
 use crate::upstream::InstanceScope;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::interaction::routing::LegacyConnection;
+use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::peer::{not_offered, too_many, unanswered};
 
 /// Open questions of one call, and the channel for their answers.
@@ -32,7 +32,7 @@ impl CallQuestions {
     /// send requests, and only to clients with the matching capabilities. Questions that are open
     /// when the call ends are answered with an error on `connection`, so that the server does not
     /// wait in vain.
-    pub(in crate::upstream) fn of<C: LegacyConnection>(
+    pub(in crate::upstream) fn of<C: ServerLink>(
         call: &Call,
         era: Era,
         connection: &Arc<C>,

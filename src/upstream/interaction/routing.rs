@@ -19,19 +19,17 @@ use crate::clock;
 use crate::jsonrpc::{Id, Response};
 
 use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
+use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::interaction::side_queue::SideSender;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::peer::{answer_to_server, not_offered, unanswered};
 
 /// A connection to a Legacy server that can send requests to clients.
-pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
+pub(in crate::upstream) trait LegacyConnection: ServerLink {
     fn inbox(&self) -> &Arc<Inbox>;
 
     /// Returns the call to which a request belongs, if it did not arrive on a call's stream.
     fn tied(&self, question: &Question) -> CallMatch<SideSender>;
-
-    /// Sends the server a message outside calls. Never waits.
-    fn send(self: &Arc<Self>, message: Bytes);
 }
 
 /// A client's Legacy session that can be asked for input.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::jsonrpc::Frame;
-use crate::upstream::interaction::routing::LegacyConnection;
+use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::peer::too_large;
 
 /// Returns a server's message, or `None` for a notification or a request that is too large to wait
 /// for a client. A request is refused with the reason.
-pub(in crate::upstream) fn admit<C: LegacyConnection>(
+pub(in crate::upstream) fn admit<C: ServerLink>(
     connection: &Arc<C>,
     frame: Frame,
 ) -> Option<Frame> {
@@ -31,9 +31,8 @@ pub(in crate::upstream) fn admit<C: LegacyConnection>(
     if size <= limit {
         return Some(frame.detach());
     }
-    let inbox = connection.inbox();
-    if inbox.is_worth_a_warning() {
-        tracing::warn!(server = %inbox.server(), size, limit, "a message is too large and is dropped");
+    if connection.is_worth_a_warning() {
+        tracing::warn!(server = %connection.server(), size, limit, "a message is too large and is dropped");
     }
     if let Frame::Request { id, .. } = &frame {
         connection.send(too_large(id, limit));
@@ -53,26 +52,22 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::call::Question;
+    use crate::call::ServerName;
     use crate::jsonrpc::{MAX_SERVER_DEPTH, parse};
-    use crate::upstream::interaction::questions::CallMatch;
-    use crate::upstream::interaction::side_queue::SideSender;
-    use crate::upstream::notifications::Inbox;
-    use crate::upstream::tests::inbox;
 
     /// A connection that records the messages sent to its server.
     struct Recorder {
-        inbox: Arc<Inbox>,
+        server: ServerName,
         sent: Mutex<Vec<Bytes>>,
     }
 
-    impl LegacyConnection for Recorder {
-        fn inbox(&self) -> &Arc<Inbox> {
-            &self.inbox
+    impl ServerLink for Recorder {
+        fn server(&self) -> &ServerName {
+            &self.server
         }
 
-        fn tied(&self, _: &Question) -> CallMatch<SideSender> {
-            CallMatch::Nobody
+        fn is_worth_a_warning(&self) -> bool {
+            true
         }
 
         fn send(self: &Arc<Self>, message: Bytes) {
@@ -83,7 +78,8 @@ mod tests {
     /// Admits a message with these members and params of `size` bytes. Returns true for admission,
     /// and true if the server is refused.
     fn admitted(members: &str, size: usize) -> (bool, bool) {
-        let connection = Arc::new(Recorder { inbox: inbox(), sent: Mutex::default() });
+        let connection =
+            Arc::new(Recorder { server: ServerName::new("s").unwrap(), sent: Mutex::default() });
         let params = format!("{{\"x\":\"{}\"}}", "x".repeat(size - "{\"x\":\"\"}".len()));
         let rest = if members.contains("result") {
             format!("\"id\":1,\"result\":{params}")

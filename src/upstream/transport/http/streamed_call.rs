@@ -11,7 +11,7 @@ use futures_util::Stream;
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::call::{Answers, Call, Event, Notice, Question, Reply};
+use crate::call::{Answers, Call, Event, Notice, Question, Reply, ServerName};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
 use crate::policy::{CallTarget, Holder};
@@ -21,6 +21,7 @@ use crate::upstream::interaction::questions::{
     CallMatch, CallOrigin, CallQuestions, SideMessage, tie, tie_question,
 };
 use crate::upstream::interaction::routing::LegacyConnection;
+use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::peer::answer_to_server;
@@ -411,6 +412,20 @@ impl LegacyCalls {
     }
 }
 
+impl ServerLink for HttpShared {
+    fn server(&self) -> &ServerName {
+        self.inbox.server()
+    }
+
+    fn is_worth_a_warning(&self) -> bool {
+        self.inbox.is_worth_a_warning()
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.send_aside(message);
+    }
+}
+
 impl LegacyConnection for HttpShared {
     fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
@@ -420,10 +435,6 @@ impl LegacyConnection for HttpShared {
         let calls = self.calls.lock();
         let calls = calls.values().map(|call| (call.order, &call.caller, call.asks.clone()));
         tie_question(question, calls, &self.calls.cancelled_calls)
-    }
-
-    fn send(self: &Arc<Self>, message: Bytes) {
-        self.send_aside(message);
     }
 }
 

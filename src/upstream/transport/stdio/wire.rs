@@ -21,6 +21,7 @@ use crate::mcp::{Era, Method, notification};
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{self, CallMatch, SideMessage, tie, tie_question};
 use crate::upstream::interaction::routing::{self, LegacyConnection};
+use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
@@ -423,6 +424,20 @@ impl ChildLink {
     }
 }
 
+impl ServerLink for ChildLink {
+    fn server(&self) -> &ServerName {
+        self.inbox.server()
+    }
+
+    fn is_worth_a_warning(&self) -> bool {
+        self.inbox.is_worth_a_warning()
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.write_aside(&message);
+    }
+}
+
 impl LegacyConnection for ChildLink {
     fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
@@ -434,10 +449,6 @@ impl LegacyConnection for ChildLink {
             call.caller.as_ref().map(|caller| (call.order, &caller.origin, call.asides.clone()))
         });
         tie_question(question, calls, &self.cancelled_calls)
-    }
-
-    fn send(self: &Arc<Self>, message: Bytes) {
-        self.write_aside(&message);
     }
 }
 
