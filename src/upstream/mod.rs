@@ -39,7 +39,6 @@ pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;
-pub use interaction::routing::QuestionableSession;
 pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
@@ -48,8 +47,8 @@ pub use login_relay::{
     RelayedAnswer,
 };
 pub use notifications::{
-    ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
-    Subscriptions, Topic,
+    ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard, SubscriptionHub,
+    SubscriptionRefusal, Subscriptions, Topic,
 };
 pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};

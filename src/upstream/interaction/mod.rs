@@ -1,14 +1,13 @@
 //! Server requests to clients during a call: sampling, elicitation, roots.
 //!
-//! A request of a Legacy server is matched to the one call that can have caused it ([`questions`],
-//! [`routing`]), or rejected. While the client answers, the rest of the reply is parked
-//! ([`parking`]) and the call's [`deadline`] is paused. [`sizes`] limits each message that waits
-//! for a client, and [`side_queue`] their sum. This module does not depend on the transport of a
-//! request.
+//! A request of a Legacy server is matched to the one call that can have caused it ([`questions`]).
+//! While the client answers, the rest of the reply is parked ([`parking`]) and the call's
+//! [`deadline`] is paused. [`sizes`] limits each message that waits for a client, and
+//! [`side_queue`] their sum. This module does not depend on the transport of a request: it sends
+//! responses through a [`server_link`].
 
 pub(in crate::upstream) mod deadline;
 pub(in crate::upstream) mod cancelled_calls;
-pub(in crate::upstream) mod routing;
 pub mod parking;
 pub(in crate::upstream) mod questions;
 pub(in crate::upstream) mod server_link;

@@ -1,23 +1,27 @@
-//! Notifications that servers send outside responses, and their recipients.
+//! Messages that servers send outside responses, and their recipients.
 //!
 //! A changed list concerns all clients: the gateway lists the server again, and the streams to
 //! clients compare the result with their last announcement. A changed resource or task concerns its
 //! subscribers. [`Subscriptions`] holds them per server. However many clients subscribe to a topic,
 //! the server receives one subscription, which ends with the last subscriber. Subscriptions outlive
 //! connections, restarts and reloads. After each of these, [`listen`] (Modern) and [`subscribe`]
-//! (Legacy) renew them, and notify the clients that may have missed a change.
+//! (Legacy) renew them, and notify the clients that may have missed a change. [`routing`] finds the
+//! client for a request of a Legacy server that did not arrive on a call's stream.
 
 mod hub;
 pub(in crate::upstream) mod levels;
 pub(in crate::upstream) mod listen;
 mod call_log;
 mod mailbox;
+pub(in crate::upstream) mod routing;
 pub(in crate::upstream) mod subscribe;
 mod subscriptions;
 
 pub(super) use call_log::CallLog;
 pub use hub::SubscriptionHub;
 pub use mailbox::{ClientNotice, Mailbox, NoticeSubject};
+use routing::QuestionRouting;
+pub use routing::QuestionableSession;
 pub use subscriptions::{SubscriptionGuard, SubscriptionRefusal, Subscriptions};
 
 use std::fmt;
@@ -27,7 +31,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{Notify, Semaphore};
 
 use crate::call::{Failure, ServerName};
 use crate::catalog::{Kind, MAX_URI};
@@ -36,7 +39,6 @@ use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
 use crate::upstream::UpstreamError;
-use crate::upstream::interaction::routing::SEEKING;
 use crate::upstream::lists::changes::ChangedLists;
 use crate::upstream::lists::reads::ReadCache;
 
@@ -139,10 +141,8 @@ pub(super) struct Inbox {
     pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
     /// Cached reads, kept while they are valid.
     pub(in crate::upstream) reads: Arc<ReadCache>,
-    /// Notified whenever a call begins to which server requests can belong.
-    pub(in crate::upstream) begun: Notify,
-    /// Permits for server requests without a matching call so far.
-    pub(in crate::upstream) seeking: Arc<Semaphore>,
+    /// Finds clients for the server's requests.
+    pub(in crate::upstream) question_routing: QuestionRouting,
     /// Number of unusable messages.
     useless: AtomicU64,
     /// Counts log lines without a recipient.
@@ -161,8 +161,7 @@ impl Inbox {
             changes,
             subscriptions,
             reads: Arc::default(),
-            begun: Notify::new(),
-            seeking: Arc::new(Semaphore::new(SEEKING)),
+            question_routing: QuestionRouting::default(),
             useless: AtomicU64::new(0),
             metrics: OnceLock::new(),
             secrets: OnceLock::new(),

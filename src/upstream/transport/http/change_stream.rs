@@ -16,11 +16,11 @@ use crate::clock;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, MediaType, Method, notification};
 use crate::upstream::UpstreamError;
-use crate::upstream::interaction::routing;
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::listen::{
     ChangeStream, ListenTransport, StreamPurpose, StreamRefused, StreamSignal, listen,
 };
+use crate::upstream::notifications::routing;
 use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 
 use super::headers::modern_headers;

@@ -20,9 +20,9 @@ use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::{
     CallMatch, CallOrigin, CallQuestions, SideMessage, tie, tie_question,
 };
-use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
+use crate::upstream::notifications::routing::LegacyConnection;
 use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
@@ -386,7 +386,7 @@ impl CallRegistration {
             lines: hearing.elsewhere.clone(),
         };
         shared.calls.lock().insert(number, tied);
-        shared.inbox.begun.notify_waiters();
+        shared.inbox.question_routing.note_call();
         Some(Self { shared: Arc::clone(shared), number, asides })
     }
 }

@@ -20,12 +20,12 @@ use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response, Se
 use crate::mcp::{Era, Method, notification};
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{self, CallMatch, SideMessage, tie, tie_question};
-use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::StreamSignal;
+use crate::upstream::notifications::routing::{self, LegacyConnection};
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{ExitCause, UpstreamError};
@@ -128,7 +128,7 @@ impl ChildLink {
         if alone {
             self.place.call_here();
         }
-        self.inbox.begun.notify_waiters();
+        self.inbox.question_routing.note_call();
         AwaitedReply { id, asides: asides_rx, answer: answer_rx }
     }
 

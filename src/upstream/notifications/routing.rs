@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{timeout, timeout_at};
 
 use crate::call::{Question, ServerName};
@@ -48,6 +48,34 @@ pub trait QuestionableSession: Send + Sync {
     fn is_listening(&self) -> bool;
 }
 
+/// Server requests that wait for the call that caused them.
+#[derive(Debug)]
+pub(in crate::upstream) struct QuestionRouting {
+    /// Notified whenever a call begins to which server requests can belong.
+    call_begun: Notify,
+    /// Permits for requests without a matching call so far.
+    places: Arc<Semaphore>,
+}
+
+impl Default for QuestionRouting {
+    fn default() -> Self {
+        Self { call_begun: Notify::new(), places: Arc::new(Semaphore::new(MAX_WAITING_REQUESTS)) }
+    }
+}
+
+impl QuestionRouting {
+    /// Records that a call has begun to which server requests can belong.
+    #[inline]
+    pub(in crate::upstream) fn note_call(&self) {
+        self.call_begun.notify_waiters();
+    }
+
+    /// Returns a place for a request that waits, or `None` if there are too many.
+    fn take_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+}
+
 /// Handles a server request that did not arrive on a call's stream.
 pub(in crate::upstream) fn asked<C: LegacyConnection>(
     connection: &Arc<C>,
@@ -67,7 +95,7 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
         }
         CallMatch::Mute => connection.send(not_offered(&id, &question)),
         CallMatch::Nobody => {
-            let place = Arc::clone(&inbox.seeking).try_acquire_owned().ok();
+            let place = inbox.question_routing.take_place();
             let Some(place) = place.filter(|_| inbox.subscriptions.can_be_asked()) else {
                 return connection.send(answer_to_server(&id, &question.method));
             };
@@ -107,7 +135,7 @@ async fn seek<C: LegacyConnection>(
     }
     let soon = clock::now() + SOON;
     loop {
-        let begun = inbox.begun.notified();
+        let begun = inbox.question_routing.call_begun.notified();
         if let CallMatch::To(asides) = connection.upgrade()?.tied(&question) {
             return hand(&asides, id, question).err().map(|method| answer_to_server(id, &method));
         }
@@ -122,4 +150,4 @@ const SOON: Duration = Duration::from_secs(1);
 /// Time limit for a client's answer outside its calls.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Maximum number of requests on one connection that wait for a client at once.
-pub(in crate::upstream) const SEEKING: usize = 8;
+const MAX_WAITING_REQUESTS: usize = 8;
