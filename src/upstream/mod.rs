@@ -24,6 +24,7 @@ mod notifications;
 mod outbound;
 mod owner;
 mod peer;
+mod read_cache;
 mod response_memory;
 mod server;
 mod supervisor;

@@ -5,13 +5,11 @@
 //! A Modern server receives all list requests on its one connection. A Legacy server receives the
 //! capabilities when a connection is opened, so each set needs its own instance for listing.
 
-pub(in crate::upstream) mod changes;
 pub(in crate::upstream) mod dependence;
 mod keep;
 pub(in crate::upstream) mod listing;
 mod offered;
 pub(in crate::upstream) mod pace;
-pub(in crate::upstream) mod reads;
 pub(in crate::upstream) mod store;
 
 use std::fmt;

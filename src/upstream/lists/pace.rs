@@ -9,7 +9,8 @@ use crate::backoff::Backoff;
 use crate::catalog::{ByKind, Kind};
 use crate::clock;
 
-use super::changes::ChangedLists;
+use crate::upstream::notifications::changes::ChangedLists;
+
 use super::{ListingOutcome, ListingPart};
 
 /// Pace of one connection's list requests, by kind.

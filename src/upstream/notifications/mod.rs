@@ -12,6 +12,7 @@ mod hub;
 pub(in crate::upstream) mod levels;
 pub(in crate::upstream) mod listen;
 mod call_log;
+pub(in crate::upstream) mod changes;
 mod mailbox;
 pub(in crate::upstream) mod routing;
 pub(in crate::upstream) mod subscribe;
@@ -39,8 +40,8 @@ use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
 use crate::upstream::UpstreamError;
-use crate::upstream::lists::changes::ChangedLists;
-use crate::upstream::lists::reads::ReadCache;
+use crate::upstream::notifications::changes::ChangedLists;
+use crate::upstream::read_cache::ReadCache;
 
 /// A subject at one server to which clients can subscribe, by the server's own name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use super::*;
 use crate::call::{ErrorBody, ServerName};
 use crate::jsonrpc::Response;
 use crate::policy::Share;
-use crate::upstream::lists::changes::ChangedLists;
+use crate::upstream::notifications::changes::ChangedLists;
 use crate::upstream::notifications::{Mailbox, SubscriptionHub};
 
 /// A server's end of its streams.

@@ -18,7 +18,7 @@ use super::*;
 use crate::call::Event;
 use crate::codec::body::collect;
 use crate::upstream::SubscriptionHub;
-use crate::upstream::lists::changes::ChangedLists;
+use crate::upstream::notifications::changes::ChangedLists;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 

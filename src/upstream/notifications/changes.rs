@@ -37,12 +37,12 @@ impl ChangedLists {
     }
 
     /// Returns the lists that may have changed, with the times of the changes.
-    pub(super) fn pending(&self) -> ByKind<Option<Instant>> {
+    pub(in crate::upstream) fn pending(&self) -> ByKind<Option<Instant>> {
         *self.since.lock()
     }
 
     /// Takes these lists, because they are requested now.
-    pub(super) fn take(&self, kinds: ByKind<bool>) {
+    pub(in crate::upstream) fn take(&self, kinds: ByKind<bool>) {
         let mut since = self.since.lock();
         for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
             *since.get_mut(kind) = None;
