@@ -12,10 +12,8 @@
 //! The modules above see none of this: they hand over a permitted call and receive a reply.
 
 mod credentials;
-mod due_listing;
 mod embedding_service;
 mod fault;
-mod first_list;
 mod interaction;
 mod issuer_fetch;
 mod lists;
@@ -35,10 +33,8 @@ pub use credentials::{
     GrantOwner, KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin,
     ParameterFault, RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
 };
-pub use due_listing::DueListing;
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
-pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;
 pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
@@ -55,6 +51,8 @@ pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use peer::{ChangeCapabilities, Peer};
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
+pub use supervisor::due_listing::DueListing;
+pub use supervisor::first_list::{FirstList, ListPatience};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};

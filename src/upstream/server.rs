@@ -18,11 +18,11 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
-use crate::upstream::due_listing::DueListing;
-use crate::upstream::first_list::{FirstList, ListPatience};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::peer::Peer;
+use crate::upstream::supervisor::due_listing::DueListing;
+use crate::upstream::supervisor::first_list::{FirstList, ListPatience};
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
 use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};

@@ -33,9 +33,9 @@ pub(in crate::upstream) struct OfferedLists {
     /// Result of the comparison of a child's further lists with `base`.
     dependence: Mutex<DependenceVerdict>,
     /// True if the server itself has returned `base`. Until then it may be from an earlier run.
-    pub(super) is_current: AtomicBool,
+    pub(in crate::upstream) is_current: AtomicBool,
     /// True if some of them were taken over from the server that this one replaces.
-    pub(super) inherited: AtomicBool,
+    pub(in crate::upstream) inherited: AtomicBool,
     /// Logged repairs of elements, each once.
     logged_repairs: Mutex<HashSet<String>>,
     /// Locked while one of the lists is built.
@@ -111,7 +111,7 @@ impl OfferedLists {
 
     /// Returns true if a warning about a repair has not been logged yet. Returns false once
     /// [`MAX_LOGGED_REPAIRS`] are logged.
-    pub(super) fn is_first_repair(&self, warning: &str) -> bool {
+    pub(in crate::upstream) fn is_first_repair(&self, warning: &str) -> bool {
         let mut logged = self.logged_repairs.lock();
         logged.len() < MAX_LOGGED_REPAIRS && logged.insert(warning.to_owned())
     }
@@ -123,7 +123,7 @@ impl OfferedLists {
     }
 
     /// Adds an entry for a list that no client has requested by its declaration.
-    pub(super) fn make_room_for(&self, told: &ClientDeclaration) {
+    pub(in crate::upstream) fn make_room_for(&self, told: &ClientDeclaration) {
         let mut further = self.further();
         if further.len() < MOST || further.contains_key(told) {
             further.entry(told.clone()).or_insert_with(|| CapabilityList::unknown(None));
@@ -131,7 +131,7 @@ impl OfferedLists {
     }
 
     /// Removes the list for these clients. Returns true if their list differs from now on.
-    pub(super) fn forget(&self, told: &ClientDeclaration) -> bool {
+    pub(in crate::upstream) fn forget(&self, told: &ClientDeclaration) -> bool {
         let removed = self.further().remove(told).and_then(|slot| slot.list);
         let base = self.base.load();
         removed.is_some_and(|own| !base.as_ref().is_some_and(|base| base.offers_the_same(&own)))
@@ -145,7 +145,7 @@ impl OfferedLists {
 
     /// Returns the lists to store for the next run, besides that for all clients. Lists of a single
     /// client's account are excluded.
-    pub(super) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
+    pub(in crate::upstream) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
         let further = self.further();
         let kept = further.iter().filter(|(told, _)| told.account.is_none());
         let mut slots: Vec<_> = kept.filter(|(_, slot)| slot.list.is_some()).collect();
@@ -188,7 +188,7 @@ impl OfferedLists {
     }
 
     /// Returns a list that may share elements with the next one for these clients.
-    pub(super) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+    pub(in crate::upstream) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.known(told).or_else(|| self.base.load_full())
     }
 
@@ -320,7 +320,7 @@ impl OfferedLists {
 
     /// Returns the declarations with a list that was never requested, if the main instance can make
     /// them.
-    pub(super) fn untried(&self) -> Vec<ClientDeclaration> {
+    pub(in crate::upstream) fn untried(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
         let own = untried.filter(|(told, _)| told.is_made_by_main());
@@ -328,12 +328,12 @@ impl OfferedLists {
     }
 
     /// Wakes the tasks that wait for a list.
-    pub(super) fn wake_waiting(&self) {
+    pub(in crate::upstream) fn wake_waiting(&self) {
         self.ticks.send_modify(|count| *count += 1);
     }
 
     /// Stores a list. Returns true if it has changed. Wakes no waiting task.
-    pub(super) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
+    pub(in crate::upstream) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
         // The two eras state the freshness of a list differently.
         let is_same = |known: &Arc<ServerList>| match told.other_era {
             Some(_) => known.offers_the_same(&list),

@@ -21,12 +21,12 @@ use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::upstream::credentials::{GrantBook, ServerAuthorizer};
-use crate::upstream::first_list::ListPatience;
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
 use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::response_memory::ResponseMemory;
+use crate::upstream::supervisor::first_list::ListPatience;
 use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::remembered_era::RememberedEra;

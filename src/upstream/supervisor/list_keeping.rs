@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::upstream::lists::store::{KnownServer, ListStore};
 use crate::upstream::supervisor::shared::ServerShared;
-
-use super::store::{KnownServer, ListStore};
 
 impl ServerShared {
     /// Starts the task that keeps the lists, if there is a store for them.
