@@ -21,7 +21,7 @@ use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySo
 use crate::mcp::MediaType;
 use crate::text::{clip, error_chain};
 
-use super::credentials::NO_DOCUMENT;
+use super::credentials::{NO_DOCUMENT, metadata_places};
 use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object};
 use super::supervisor::shared::ServerContext;
 
@@ -151,24 +151,6 @@ async fn discover(
     Err(KeyFetchFault::NoMetadata { issuer: issuer.to_string() })
 }
 
-/// Returns the URLs for the metadata of an issuer, in the order in which MCP clients try them
-/// (2026-07-28, Authorization Server Discovery).
-pub(in crate::upstream) fn metadata_places(issuer: &Url) -> Vec<Url> {
-    let path = issuer.path().trim_end_matches('/');
-    let places = match path {
-        "" => vec![OAUTH.to_owned(), OPENID.to_owned()],
-        path => {
-            vec![format!("{OAUTH}{path}"), format!("{OPENID}{path}"), format!("{path}{OPENID}")]
-        }
-    };
-    let at = |path: String| {
-        let mut url = issuer.clone();
-        url.set_path(&path);
-        url
-    };
-    places.into_iter().map(at).collect()
-}
-
 /// Returns the client for the URLs to which a configured URL leads.
 fn client_beside(source: &KeySource, configured: &Url) -> OutboundClient {
     OutboundClient::new(source.ca.clone(), [configured], (&[], Remedy::SetJwksUrl))
@@ -184,10 +166,6 @@ async fn get(url: &Url, outbound: &OutboundClient) -> Result<Bytes, KeyFetchFaul
     }
 }
 
-/// RFC 8414, 3.
-const OAUTH: &str = "/.well-known/oauth-authorization-server";
-/// OpenID Connect Discovery, 4.
-const OPENID: &str = "/.well-known/openid-configuration";
 /// Maximum size of a document, in bytes.
 const MAX_KEYS: usize = 256 << 10;
 /// Time limit for a complete fetch.
@@ -202,26 +180,6 @@ const LONGEST_NAME: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn metadata_is_looked_for_where_the_specification_says() {
-        for (issuer, paths) in [
-            ("https://a.test", &[OAUTH, OPENID][..]),
-            ("https://a.test/", &[OAUTH, OPENID]),
-            (
-                "https://a.test/t/v2.0",
-                &[
-                    "/.well-known/oauth-authorization-server/t/v2.0",
-                    "/.well-known/openid-configuration/t/v2.0",
-                    "/t/v2.0/.well-known/openid-configuration",
-                ],
-            ),
-        ] {
-            let places = metadata_places(&Url::parse(issuer).unwrap());
-            let found: Vec<_> = places.iter().map(Url::path).collect();
-            assert_eq!(found, paths, "{issuer}");
-        }
-    }
 
     #[test]
     fn keys_are_fetched_from_https_or_this_machine_only() {

@@ -7,7 +7,6 @@ use http::{HeaderMap, Method};
 use url::Url;
 
 use crate::mcp::MediaType;
-use crate::upstream::issuer_fetch::metadata_places;
 use crate::upstream::outbound::{OutboundClient, OutboundRequest, json_object, shown_url};
 
 use super::challenge::BearerChallenge;
@@ -190,6 +189,28 @@ pub(in crate::upstream) async fn find_auth_server(
     Ok(None)
 }
 
+/// Returns the URLs for the metadata of an issuer, in the order in which MCP clients try them
+/// (2026-07-28, Authorization Server Discovery).
+pub(crate) fn metadata_places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let places = match path {
+        "" => vec![OAUTH_METADATA.to_owned(), OPENID_METADATA.to_owned()],
+        path => {
+            vec![
+                format!("{OAUTH_METADATA}{path}"),
+                format!("{OPENID_METADATA}{path}"),
+                format!("{path}{OPENID_METADATA}"),
+            ]
+        }
+    };
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url
+    };
+    places.into_iter().map(at).collect()
+}
+
 /// Fetches a document. Returns `None` if there is none.
 async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, LoginFault> {
     let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
@@ -215,4 +236,34 @@ pub(in crate::upstream) const NO_DOCUMENT: &str =
 fn other_issuer(found: &str, expected: &str) -> LoginFault {
     let (found, expected) = (found.to_owned(), expected.to_owned());
     RegistrationFault::OtherIssuer { found, expected }.into()
+}
+
+/// RFC 8414, 3.
+const OAUTH_METADATA: &str = "/.well-known/oauth-authorization-server";
+/// OpenID Connect Discovery, 4.
+const OPENID_METADATA: &str = "/.well-known/openid-configuration";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_looked_for_where_the_specification_says() {
+        for (issuer, paths) in [
+            ("https://a.test", &[OAUTH_METADATA, OPENID_METADATA][..]),
+            ("https://a.test/", &[OAUTH_METADATA, OPENID_METADATA]),
+            (
+                "https://a.test/t/v2.0",
+                &[
+                    "/.well-known/oauth-authorization-server/t/v2.0",
+                    "/.well-known/openid-configuration/t/v2.0",
+                    "/t/v2.0/.well-known/openid-configuration",
+                ],
+            ),
+        ] {
+            let places = metadata_places(&Url::parse(issuer).unwrap());
+            let found: Vec<_> = places.iter().map(Url::path).collect();
+            assert_eq!(found, paths, "{issuer}");
+        }
+    }
 }

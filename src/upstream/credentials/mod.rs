@@ -50,7 +50,7 @@ pub use book::GrantBook;
 pub use browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub(in crate::upstream) use challenge::find_challenge;
 pub use connection::{Connection, ConnectionState, RevocationOutcome};
-pub(in crate::upstream) use discovery::{NO_DOCUMENT, find_auth_server};
+pub(in crate::upstream) use discovery::{NO_DOCUMENT, find_auth_server, metadata_places};
 pub(in crate::upstream) use dpop::DPOP;
 pub use fault::LoginFault;
 pub use grant::GrantOwner;
