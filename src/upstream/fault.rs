@@ -18,7 +18,6 @@ use crate::jsonrpc::FrameFault;
 use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
-use crate::upstream::response_memory::name_bound;
 use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
@@ -365,6 +364,14 @@ impl fmt::Display for ExitCause {
             Self::Unreadable(error) => write!(f, "its standard output cannot be read: {error}"),
             Self::Unread => f.write_str("its standard output is no longer read"),
         }
+    }
+}
+
+/// Returns the name of a limit's setting.
+fn name_bound(bound: ShareBoundError) -> &'static str {
+    match bound {
+        ShareBoundError::All => "responses",
+        ShareBoundError::Each => "responses_each",
     }
 }
 

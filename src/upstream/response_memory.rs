@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::call::{Failure, ResultMeter, ServerName};
 use crate::codec::large_message::LARGE_MESSAGE;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
 
 use super::UpstreamError;
 
@@ -122,17 +122,10 @@ impl ResultMeter for PassingCharge {
     }
 }
 
-/// Returns the name of a limit's setting.
-pub(in crate::upstream) fn name_bound(bound: ShareBoundError) -> &'static str {
-    match bound {
-        ShareBoundError::All => "responses",
-        ShareBoundError::Each => "responses_each",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::ShareBoundError;
 
     const LARGE: usize = LARGE_MESSAGE + 1;
 
