@@ -20,6 +20,47 @@ const LIBRARIES: [&[&str]; 9] = [
     &["core"],
 ];
 
+/// A module whose folders and files use each other in one order.
+struct Area {
+    name: &'static str,
+    /// Its folders and files: each uses those after it.
+    order: &'static [&'static str],
+    /// Uses against the order that remain: the file, the used folder and the number of uses.
+    against: &'static [(&'static str, &'static str, usize)],
+}
+
+/// The areas with an order inside (docs/decisions/0066). A method that is called without a path is
+/// not seen.
+const AREAS: [Area; 1] = [Area {
+    name: "upstream",
+    order: &[
+        "login_relay",
+        "issuer_fetch",
+        "embedding_service",
+        "server",
+        "supervisor",
+        "lists",
+        "transport",
+        "notifications",
+        "interaction",
+        "read_cache",
+        "response_memory",
+        "peer",
+        "owner",
+        "fault",
+        "credentials",
+        "outbound",
+    ],
+    against: &[
+        ("credentials/grant.rs", "fault", 1),
+        ("credentials/grant.rs", "transport", 1),
+        ("fault.rs", "transport", 3),
+        ("outbound/guard.rs", "transport", 1),
+        ("outbound/mod.rs", "fault", 1),
+        ("outbound/mod.rs", "transport", 2),
+    ],
+}];
+
 #[test]
 fn no_library_uses_one_before_it_or_the_gateway() {
     for library in libraries() {
@@ -68,6 +109,57 @@ fn no_module_uses_one_before_it() {
         }
     }
     assert!(found.is_empty(), "each lib.rs lists its modules in the order of use:\n{found}");
+}
+
+#[test]
+fn no_folder_of_an_area_uses_one_before_it() {
+    let mut wrong = String::new();
+    for area in AREAS {
+        let mut found = uses_against(&area);
+        for (file, used, number) in area.against {
+            let lines = found.remove(&((*file).to_owned(), (*used).to_owned())).unwrap_or_default();
+            if lines.len() != *number {
+                let area = area.name;
+                let _ = writeln!(
+                    wrong,
+                    "{area}/{file} uses `{used}` at lines {lines:?}: expected {number} uses; lower \
+                     the number in AREAS if there are fewer, and remove the use if there are more"
+                );
+            }
+        }
+        for ((file, used), lines) in found {
+            let _ = writeln!(
+                wrong,
+                "{}/{file}:{lines:?} uses `{used}`, which comes before it in AREAS",
+                area.name
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Returns the lines on which a file of an area uses a folder against the order.
+fn uses_against(area: &Area) -> BTreeMap<(String, String), Vec<usize>> {
+    let reexports = reexports(area.name);
+    let place = |folder: &str| {
+        let place = area.order.iter().position(|known| *known == folder);
+        if folder == "mod" { 0 } else { 1 + place.unwrap_or_else(|| panic!("AREAS: {folder}")) }
+    };
+    let folder = root().join("src").join(area.name);
+    let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for file in sources_below(&folder) {
+        let parts = file.parts();
+        let [_, user, ..] = &parts[..] else { continue };
+        for (line, path) in paths(&file) {
+            let Some(used) = folder_of(area, &reexports, &path) else { continue };
+            if place(used) < place(user) {
+                let path = root().join(&file.path);
+                let path = path.strip_prefix(&folder).expect("it is below").display().to_string();
+                found.entry((path, used.to_owned())).or_default().push(line);
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -159,6 +251,10 @@ use crate::config::Config;
     let modules = modules(&root().join("src"));
     assert!(allowed(&modules, "upstream", "call") && allowed(&modules, "mcp", "telemetry"));
     assert!(!allowed(&modules, "call", "upstream") && !allowed(&modules, "telemetry", "mcp"));
+    assert_eq!(paths(&file)[3], (3, vec!["jsonrpc".to_owned()]));
+    assert_eq!(paths(&file)[4], (3, vec!["jsonrpc".to_owned(), "Id".to_owned()]));
+    let sibling = ["upstream", "sibling"].map(str::to_owned).to_vec();
+    assert!(paths(&file).contains(&(7, sibling)), "{:?}", paths(&file));
     let file = Source { path: "crates/core/src/codec/sse/mod.rs".into(), text: text.into() };
     assert_eq!((file.module(), uses(&file)[4].1.clone()), ("codec".into(), "listener".into()));
 }
@@ -313,48 +409,116 @@ fn end_of_item(item: &str) -> usize {
     item.len()
 }
 
-/// Returns every module that a file names, with the line.
+/// Returns every other module that a file names, with the line.
 fn uses(file: &Source) -> Vec<(usize, String)> {
+    let own = file.module();
+    let mut found: Vec<_> = paths(file)
+        .into_iter()
+        .filter_map(|(line, path)| Some((line, path.into_iter().next()?)))
+        .filter(|(_, used)| *used != own)
+        .collect();
+    found.dedup();
+    found
+}
+
+/// Returns every path that a file names by `crate`, `super` or `self`, from the root of its crate,
+/// with the line on which it begins.
+fn paths(file: &Source) -> Vec<(usize, Vec<String>)> {
     let code = file.code();
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
-        let boundary = code[..at].chars().next_back().is_none_or(|c| !is_word(c));
-        if boundary {
-            named(&code[at + "crate::".len()..], line_of(&code, at), &mut found);
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_some_and(|c| is_word(c) || c == ':') {
+                continue;
+            }
+            let (base, rest) = match start {
+                "crate::" => (Vec::new(), &code[at + start.len()..]),
+                _ => (file.parts(), &code[at..]),
+            };
+            let line = line_of(&code, at);
+            let mut named = Vec::new();
+            expand(rest, base, &mut named);
+            found.extend(named.into_iter().map(|path| (line, path)));
         }
-    }
-    // As many steps up as the file is deep lead to the crate's root.
-    let up = "super::".repeat(file.parts().len());
-    for (at, _) in code.match_indices(&up) {
-        named(&code[at + up.len()..], line_of(&code, at), &mut found);
     }
     found.sort_by_key(|(line, _)| *line);
     found
 }
 
-/// Collects the modules after `crate::`: one, or several in braces.
-fn named(rest: &str, line: usize, found: &mut Vec<(usize, String)>) {
-    let word = |text: &str| text.chars().take_while(|c| is_word(*c)).collect::<String>();
-    let Some(group) = rest.strip_prefix('{') else {
-        found.push((line, word(rest)));
-        return;
-    };
-    let (mut depth, mut start) = (1, true);
+/// Collects the paths at the beginning of a text: one, or several in braces.
+fn expand(mut rest: &str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) {
+    loop {
+        if let Some(group) = rest.strip_prefix('{') {
+            return parts_of_group(group).for_each(|part| expand(part, path.clone(), found));
+        }
+        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        match &rest[..end] {
+            "" => path.extend(rest.starts_with('*').then(|| "*".to_owned())),
+            "super" => drop(path.pop()),
+            "self" => {}
+            word => path.push(word.to_owned()),
+        }
+        match rest[end..].strip_prefix("::") {
+            Some(next) if end > 0 => rest = next,
+            _ => return found.push(path),
+        }
+    }
+}
+
+/// Returns the parts of a group, up to its closing brace.
+fn parts_of_group(group: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut start, mut parts) = (1, 0, Vec::new());
     for (at, c) in group.char_indices() {
         match c {
             '{' => depth += 1,
             '}' => depth -= 1,
-            ',' if depth == 1 => start = true,
-            c if start && is_word(c) => {
-                found.push((line, word(&group[at..])));
-                start = false;
-            }
             _ => {}
         }
+        if depth == 0 || depth == 1 && c == ',' {
+            parts.push(group[start..at].trim());
+            start = at + 1;
+        }
         if depth == 0 {
-            return;
+            break;
         }
     }
+    parts.into_iter().filter(|part| !part.is_empty())
+}
+
+/// Returns the folder of an area in which each name is declared that its `mod.rs` re-exports.
+fn reexports(area: &str) -> BTreeMap<String, String> {
+    let path = format!("src/{area}/mod.rs");
+    let text = std::fs::read_to_string(root().join(&path)).expect("an area has a mod.rs");
+    let code = Source { path: path.into(), text }.code();
+    let mut found = BTreeMap::new();
+    for (at, use_) in code.match_indices("pub use ") {
+        let mut paths = Vec::new();
+        expand(&code[at + use_.len()..], Vec::new(), &mut paths);
+        for path in paths {
+            if let (Some(folder), Some(name)) = (path.first(), path.last()) {
+                found.insert(name.clone(), folder.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Returns the folder of an area that a path leads to: `None` for a path to another module, and
+/// `mod` for an item of the area's own `mod.rs`.
+fn folder_of<'a>(
+    area: &Area,
+    reexports: &'a BTreeMap<String, String>,
+    path: &'a [String],
+) -> Option<&'a str> {
+    let [module, name, ..] = path else { return None };
+    if module != area.name {
+        return None;
+    }
+    if area.order.contains(&&**name) {
+        return Some(name);
+    }
+    Some(reexports.get(name).map_or("mod", |folder| folder))
 }
 
 fn is_word(c: char) -> bool {
