@@ -61,6 +61,22 @@ const AREAS: [Area; 1] = [Area {
     ],
 }];
 
+/// Calls that only the home of a mechanism makes, and the files of this mechanism. Files that are
+/// renamed for another reason than to replace one are listed, too.
+const MECHANISMS: [(&str, &[&str]); 1] = [(
+    "fs::rename(",
+    &[
+        "codec/replace_file.rs",
+        // The draft is a database, which syncs itself.
+        "vault/file.rs",
+        // Numbers old files.
+        "audit/rotation.rs",
+        // Name folders once they are complete.
+        "sandbox/temporary.rs",
+        "sandbox/user.rs",
+    ],
+)];
+
 #[test]
 fn no_library_uses_one_before_it_or_the_gateway() {
     for library in libraries() {
@@ -200,6 +216,24 @@ fn every_crate_and_module_is_in_the_architectures_tables() {
         .map(|(module, _)| module.to_owned())
         .collect();
     assert_eq!(told, expected, "the tables of ARCHITECTURE.md, in the order of use");
+}
+
+#[test]
+fn each_mechanism_has_one_home() {
+    let sources = sources();
+    for (mark, homes) in MECHANISMS {
+        let mut found: Vec<_> = sources
+            .iter()
+            .filter(|file| file.code().contains(mark))
+            .map(|file| file.path.display().to_string())
+            .collect();
+        found.retain(|path| !homes.iter().any(|home| path.ends_with(home)));
+        assert!(found.is_empty(), "{mark} belongs to {homes:?}; see decision 68: {found:?}");
+        for home in homes {
+            let is_used = |file: &Source| file.path.ends_with(home) && file.code().contains(mark);
+            assert!(sources.iter().any(is_used), "{home} has no {mark}: remove it from the list");
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::clock;
 use crate::codec::file::is_own;
+use crate::codec::replace_file::sync_folder;
 use crate::text::clip;
 
 use super::VaultFault;
@@ -129,8 +130,7 @@ impl VaultFile {
         renamed.inspect_err(|_| {
             let _ = fs::remove_file(&draft.path);
         })?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        Ok(File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?)
+        Ok(sync_folder(&self.path)?)
     }
 
     /// The file now; `None` if there is none.

@@ -5,10 +5,9 @@
 //! 4.2.1.10), so a leaked `ca.key` can only impersonate those names.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
@@ -17,6 +16,8 @@ use rcgen::{
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
     date_time_ymd,
 };
+
+use crate::codec::replace_file::replace_file;
 
 /// Make a development CA and certificates signed by it
 ///
@@ -93,7 +94,10 @@ pub fn write_certificates(args: &CertArgs, out: &mut impl Write) -> Result<(), C
     fs::create_dir_all(&args.dir)
         .map_err(|source| CertError::Write { file: args.dir.clone(), source })?;
     for (path, file) in &files {
-        write_file(path, file).map_err(|source| CertError::Write { file: path.clone(), source })?;
+        // A gateway that watches the file never reads a partial one, and the mode is right from the
+        // first byte, independent of an older file's mode.
+        replace_file(path, file.text.as_bytes(), file.mode)
+            .map_err(|source| CertError::Write { file: path.clone(), source })?;
     }
     explain_files(args, out).map_err(CertError::Print)
 }
@@ -237,21 +241,6 @@ fn leaf_params(
     let key = KeyPair::generate()?;
     let cert = params.signed_by(&key, issuer)?;
     Ok((cert, key.serialize_pem()))
-}
-
-/// Writes a temporary file, then renames it. A gateway that watches the file never reads a partial
-/// one, and the mode is right from the first byte, independent of an older file's mode.
-fn write_file(path: &Path, file: &CertFile) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    match fs::remove_file(&beside) {
-        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
-        _ => {}
-    }
-    let mut handle =
-        OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&beside)?;
-    handle.write_all(file.text.as_bytes())?;
-    handle.sync_all()?;
-    fs::rename(&beside, path)
 }
 
 fn explain_files(args: &CertArgs, out: &mut impl Write) -> io::Result<()> {

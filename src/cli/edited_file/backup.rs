@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 
+use crate::codec::replace_file::parent_folder;
 use crate::crypto::sha256;
 
 use super::EditedFileError;
 use super::replace::{
-    FileMode, check_unchanged, create_file, parent_folder, read_existing, replace_file,
-    resolve_links,
+    FileMode, check_unchanged, create_file, read_existing, replace_file, resolve_links,
 };
 
 /// Keeps the version of a file before a write. Returns the backup.

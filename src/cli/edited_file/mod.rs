@@ -20,7 +20,7 @@ use crate::text::escape_controls;
 pub(super) use backup::{UndoOutcome, undo_write};
 use line_ends::restore_line_ends;
 pub(super) use replace::{FileMode, create_file};
-use replace::{read_existing, replace_file};
+use replace::{check_unchanged, read_existing, replace_file};
 
 /// Error of an edit. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -175,8 +175,11 @@ impl EditedFile {
         match replace_file(&self.path, before, &after, mode) {
             Ok(restricted) => Ok(WriteOutcome { backup, restricted }),
             Err(error) => {
-                // A backup of a write that failed is only another copy of the file.
-                let _ = std::fs::remove_file(&backup);
+                // A backup of a write that failed is only another copy of the file, but the write
+                // itself succeeded if only the sync of the folder failed.
+                if check_unchanged(&self.path, Some(&after)).is_err() {
+                    let _ = std::fs::remove_file(&backup);
+                }
                 Err(error)
             }
         }

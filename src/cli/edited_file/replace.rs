@@ -1,15 +1,13 @@
 //! Replaces a file of a person or another program. A write is complete or has no effect, never
 //! overwrites an unseen change, keeps the file's mode, and follows symbolic links.
 
-use std::fs::{self, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
-
 use crate::codec::file::{FileError, read_file};
-use crate::crypto::random_bytes;
+use crate::codec::replace_file::{Draft, parent_folder, sync_folder};
 
 use super::EditedFileError;
 
@@ -40,7 +38,7 @@ pub(super) fn read_existing(path: &Path, max: usize) -> Result<Option<Vec<u8>>, 
 /// users could read it before and no longer can.
 ///
 /// # Errors
-/// [`EditedFileError`]; the file is unchanged.
+/// [`EditedFileError`]; the file is unchanged, unless only the sync of its folder failed.
 pub(super) fn replace_file(
     path: &Path,
     before: Option<&[u8]>,
@@ -61,33 +59,24 @@ pub(super) fn replace_file(
         FileMode::Exactly(mode) => mode,
     };
     fs::create_dir_all(parent_folder(&target)).map_err(write_error)?;
-    let draft = write_draft(&target, after, mode).map_err(write_error)?;
-    let kept_owner = metadata.map_or(Ok(()), |metadata| keep_owner(&draft, &metadata));
-    let renamed = kept_owner
-        .map_err(write_error)
-        .and_then(|()| check_unchanged(path, before))
-        .and_then(|()| fs::rename(&draft, &target).map_err(write_error));
-    if renamed.is_err() {
-        // A draft that cannot be removed is harmless.
-        let _ = fs::remove_file(&draft);
-    }
+    let mut draft = Draft::create(&target, mode).map_err(write_error)?;
+    fill_file(draft.file(), after, mode).map_err(write_error)?;
+    let kept_owner = metadata.map_or(Ok(()), |metadata| keep_owner(draft.file(), &metadata));
+    kept_owner.map_err(write_error)?;
+    check_unchanged(path, before)?;
+    draft.commit().map_err(write_error)?;
     let is_private = |mode: u32| mode.trailing_zeros() >= 6;
-    renamed.map(|()| !is_private(found) && is_private(mode))
+    Ok(!is_private(found) && is_private(mode))
 }
 
 /// Gives a draft the owner and the group of the file that it replaces: a gateway that runs as
 /// another user must be able to read it afterwards.
-fn keep_owner(draft: &Path, replaced: &Metadata) -> io::Result<()> {
-    let own = fs::metadata(draft)?;
+fn keep_owner(draft: &File, replaced: &Metadata) -> io::Result<()> {
+    let own = draft.metadata()?;
     if (own.uid(), own.gid()) == (replaced.uid(), replaced.gid()) {
         return Ok(());
     }
-    std::os::unix::fs::chown(draft, Some(replaced.uid()), Some(replaced.gid()))
-}
-
-/// Returns the folder of a file; a bare name is in the current one.
-pub(super) fn parent_folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    fchown(draft, Some(replaced.uid()), Some(replaced.gid()))
 }
 
 /// Resolves symbolic links to their final target, which may not exist.
@@ -124,21 +113,15 @@ pub(super) fn check_unchanged(path: &Path, before: Option<&[u8]>) -> Result<(), 
 /// Errors of the system.
 pub(in crate::cli) fn create_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    // The umask applies to the mode of the call, but not to this one.
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    fill_file(&mut file, bytes, mode)?;
+    file.sync_all()?;
+    sync_folder(path)
 }
 
-/// Writes a temporary file beside the target, for a rename.
-fn write_draft(target: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
-    let unique = random_bytes::<8>().map_err(|_| io::Error::other("no random numbers"))?;
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let draft = target.with_file_name(format!(".{name}.{}.new", HEXLOWER.encode(&unique)));
-    create_file(&draft, bytes, mode).inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })?;
-    Ok(draft)
+fn fill_file(file: &mut File, bytes: &[u8], mode: u32) -> io::Result<()> {
+    // The umask applied to the mode of the new file, but not to this one.
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.write_all(bytes)
 }
 
 /// Maximum number of symbolic links that are followed, as on Linux.

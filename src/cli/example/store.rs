@@ -1,16 +1,16 @@
 //! Storage of notes: in memory, and optionally in a file.
 //!
-//! The file is read once. Each change writes the whole file through a second file and a rename, so
-//! that it is never partial. Two processes on one file do not see each other's changes: the last
-//! write wins.
+//! The file is read once. Each change replaces the whole file, so that it is never partial. Two
+//! processes on one file do not see each other's changes: the last write wins.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::codec::replace_file::replace_file;
 
 /// A note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,22 +101,8 @@ fn load(file: &Path) -> io::Result<Option<Content>> {
 }
 
 fn save(file: &Path, content: &Content) -> io::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = write(&beside, content).and_then(|()| fs::rename(&beside, file));
-    if written.is_err() {
-        let _best_effort = fs::remove_file(&beside);
-    }
-    written
-}
-
-fn write(file: &Path, content: &Content) -> io::Result<()> {
     // Only the owner may read the notes.
-    let mut out =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    out.write_all(&serde_json::to_vec_pretty(content)?)?;
-    out.sync_all()
+    replace_file(file, &serde_json::to_vec_pretty(content)?, 0o600)
 }
 
 /// Larger than the largest store.

@@ -1,12 +1,13 @@
 //! The queue on disk: undelivered events are sent again after a restart.
 //!
-//! One file, to which lines are appended: an event, or `-ID` once the event has left the queue. It
-//! survives the end of the process, but not a crash of the system: writes are not synced to disk.
+//! One file, to which lines are appended: an event, or `-ID` once the event has left the queue.
+//! Appended lines survive the end of the process. They are not synced to disk, so that a power
+//! failure can lose the last of them; the file is synced whenever it is rewritten.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::kind::EventType;
 use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVED};
 use crate::clock;
-use crate::codec::file::{FileError, FileReader, is_own, read_own_file};
+use crate::codec::file::{FileError, FileReader};
+use crate::codec::own_folder::{OwnFolder, OwnFolderError};
+use crate::codec::replace_file::Draft;
 use crate::text::error_chain;
 
 /// Error of a queue folder.
@@ -33,6 +36,15 @@ pub(super) enum JournalError {
     InUse,
     #[error("cannot read the events")]
     File(#[from] FileError),
+}
+
+impl From<OwnFolderError> for JournalError {
+    fn from(error: OwnFolderError) -> Self {
+        match error {
+            OwnFolderError::System(error) => Self::System(error),
+            OwnFolderError::NotFolder | OwnFolderError::Foreign => Self::Foreign,
+        }
+    }
 }
 
 /// The journal of one gateway.
@@ -51,26 +63,20 @@ impl Journal {
         folder: &Path,
         limit: usize,
     ) -> Result<(Self, Vec<QueuedEvent>), JournalError> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-        let metadata = fs::metadata(folder)?;
-        if !metadata.is_dir() || !is_own(&metadata) {
-            return Err(JournalError::Foreign);
-        }
+        let folder = OwnFolder::open(folder)?;
+        let path = folder.path().join(EVENTS);
+        let mut options = File::options();
         let lock =
-            File::options().create(true).append(true).mode(FILE_MODE).open(folder.join(LOCK))?;
+            options.create(true).append(true).mode(FILE_MODE).open(folder.path().join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(JournalError::InUse),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        let path = folder.join(EVENTS);
         // A gateway with a larger queue may have written it.
-        let bytes = match read_own_file(&path, limit.saturating_mul(2).max(LARGEST)) {
-            Ok(bytes) => bytes,
-            Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        Ok((Self { path, file: None, _lock: lock }, read_events(&bytes)))
+        let bytes = folder.read(EVENTS, limit.saturating_mul(2).max(LARGEST))?;
+        let events = read_events(&bytes.unwrap_or_default());
+        Ok((Self { path, file: None, _lock: lock }, events))
     }
 
     /// Writes changes of the queue.
@@ -78,14 +84,9 @@ impl Journal {
         match &mut self.file {
             Some(file) if !changes.rewrite => file.write_all(&changes.lines),
             _ => {
-                let draft = self.path.with_extension("tmp");
-                let _ = fs::remove_file(&draft);
-                let mut options = File::options();
-                let mut file =
-                    options.append(true).create_new(true).mode(FILE_MODE).open(&draft)?;
-                file.write_all(&changes.lines)?;
-                fs::rename(&draft, &self.path)?;
-                self.file = Some(file);
+                let mut draft = Draft::create(&self.path, FILE_MODE)?;
+                draft.file().write_all(&changes.lines)?;
+                self.file = Some(draft.commit()?);
                 Ok(())
             }
         }
@@ -178,7 +179,6 @@ fn read_event(line: &[u8]) -> Option<QueuedEvent> {
     })
 }
 
-const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const EVENTS: &str = "events.queue";
 const LOCK: &str = "events.lock";
@@ -194,6 +194,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -249,7 +249,8 @@ event twice, with the same `id`. No call waits for it.
 - **The queue** has `queue_size` bytes (1 MiB). When it is full, the oldest events of calls are dropped first, and then
   the oldest of all; this is logged once, and `trunkline_events_total{outcome=\"dropped\"}` counts them.
 - **Restarts.** With `queue_dir`, the events that wait are also kept in that folder, with mode 0600, and the next start
-  sends them first. They survive the end of the process, not a failure of the system. Without it they are lost.
+  sends them first. They survive the end of the process; a power failure can lose the changes of the last half minute, so
+  that an event is lost or sent again. Without it they are lost.
 - **The end.** When the gateway stops, it delivers queued events for as long as the drain time lasts, and for one second
   at least.
 - **Reloads** change everything but `queue_dir`; events that wait go to the new receiver.

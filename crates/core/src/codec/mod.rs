@@ -1,7 +1,7 @@
 //! Bounded readers for network, pipe and file input: HTTP bodies, lines, server-sent events and
-//! files of the configuration. Beside them are the writer of server-sent events, private folders with
-//! files that are replaced atomically, and work on large messages away from the threads that serve
-//! clients.
+//! files of the configuration. Beside them are the writer of server-sent events, files that are
+//! replaced atomically, private folders of such files, and work on large messages away from the
+//! threads that serve clients.
 //!
 //! Every reader takes a limit and reports the violation once the limit is exceeded, so that no peer
 //! decides how much memory it gets. `jsonrpc` parses the output of these readers; this module knows
@@ -12,4 +12,5 @@ pub mod file;
 pub mod large_message;
 pub mod lines;
 pub mod own_folder;
+pub mod replace_file;
 pub mod sse;

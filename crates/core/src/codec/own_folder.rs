@@ -2,7 +2,7 @@
 //! at all.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 
 use super::file::{FileError, is_own, read_own_file};
-use crate::crypto::{random_bytes, sha256};
+use super::replace_file::{Draft, remove_abandoned_drafts, replace_file};
+use crate::clock;
+use crate::crypto::sha256;
 
 /// Reasons that a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +33,7 @@ pub enum OwnFolderError {
 pub struct OwnFolder(PathBuf);
 
 impl OwnFolder {
-    /// Opens the folder, and creates it if missing.
+    /// Opens the folder, and creates it if missing. Removes drafts of killed processes.
     ///
     /// # Errors
     /// [`OwnFolderError`].
@@ -44,6 +46,7 @@ impl OwnFolder {
         if !is_own(&metadata) {
             return Err(OwnFolderError::Foreign);
         }
+        remove_abandoned_drafts(path, clock::wall_now());
         Ok(Self(path.to_owned()))
     }
 
@@ -64,31 +67,23 @@ impl OwnFolder {
         }
     }
 
-    /// Replaces a file.
-    ///
-    /// # Errors
-    /// The system's error; the old file is unchanged then.
-    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let draft = self.write_draft(bytes)?;
-        fs::rename(&draft, self.0.join(name)).inspect_err(|_| {
-            let _ = fs::remove_file(&draft);
-        })
-    }
-
-    /// Writes a new file under a temporary name.
+    /// Replaces a file; see [`replace_file`].
     ///
     /// # Errors
     /// The system's error.
-    pub fn write_draft(&self, bytes: &[u8]) -> io::Result<PathBuf> {
-        let path = self.0.join(HEXLOWER.encode(&random_bytes::<16>()?) + DRAFT);
-        let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
-        match file.write_all(bytes) {
-            Ok(()) => Ok(path),
-            Err(error) => {
-                let _ = fs::remove_file(&path);
-                Err(error)
-            }
-        }
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        replace_file(&self.0.join(name), bytes, FILE_MODE)
+    }
+
+    /// Creates a file with this content. If several processes do so at once, one of them creates
+    /// it.
+    ///
+    /// # Errors
+    /// The system's error, `AlreadyExists` if the file exists.
+    pub fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut draft = Draft::create(&self.0.join(name), FILE_MODE)?;
+        draft.file().write_all(bytes)?;
+        draft.commit_new().map(drop)
     }
 
     /// Waits for the exclusive lock of this name. It is held until the returned file is dropped.
@@ -113,7 +108,5 @@ pub fn place_of(config: &Path) -> io::Result<String> {
     Ok(HEXLOWER.encode(digest.first_chunk::<8>().unwrap_or(&[0; 8])))
 }
 
-/// Suffix of unfinished files.
-pub const DRAFT: &str = ".tmp";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::call::ServerName;
 use crate::codec::file::{FileError, read_own_file};
-use crate::codec::own_folder::{DRAFT, OwnFolder, OwnFolderError, place_of};
+use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
+use crate::codec::replace_file::DRAFT;
 use crate::crypto::random_bytes;
 
 /// Error while opening a folder.
@@ -52,11 +53,8 @@ impl StoreFolder {
             Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(FolderError::Key(error)),
         }
-        let draft = self.folder.write_draft(&random_bytes::<32>()?)?;
         // If several gateways start together, one creates the key and all use it.
-        let linked = fs::hard_link(&draft, &path);
-        fs::remove_file(&draft)?;
-        match linked {
+        match self.folder.create(KEY, &random_bytes::<32>()?) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
         }
