@@ -218,6 +218,25 @@ fn every_crate_and_module_is_in_the_architectures_tables() {
     assert_eq!(told, expected, "the tables of ARCHITECTURE.md, in the order of use");
 }
 
+/// Code that is longer or less plain than it could be, for speed.
+#[test]
+fn code_that_exists_for_speed_names_its_measured_gain() {
+    let sources = sources();
+    for file in [
+        "src/outline.rs",
+        "src/walk/mod.rs",
+        "schema/glance.rs",
+        "condition/split.rs",
+        "listener/woken.rs",
+    ] {
+        let source = sources.iter().find(|source| source.path.ends_with(file));
+        let text = source.expect("the file is there").text.strip_prefix("//! Performance: ");
+        let gain = text.and_then(|text| text.split("//!\n").next());
+        let has_figure = gain.is_some_and(|gain| gain.contains(|c: char| c.is_ascii_digit()));
+        assert!(has_figure, "{file}: begin with `//! Performance:` and the measured gain");
+    }
+}
+
 #[test]
 fn each_mechanism_has_one_home() {
     let sources = sources();

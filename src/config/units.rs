@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::text::split_quantity;
+
 use super::problem::SettingFault;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
@@ -100,13 +102,9 @@ impl TextSetting for PercentSetting {
 /// Parses digits and a unit, such as `30s`. A number that overflows becomes the
 /// largest one, so that the bounds reject it.
 pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit())?;
-    let (digits, unit) = text.split_at_checked(end)?;
-    let (_, worth) = units.iter().find(|(name, _)| *name == unit)?;
-    if digits.is_empty() {
-        return None;
-    }
-    Some(digits.parse().unwrap_or(u64::MAX).saturating_mul(*worth))
+    let (digits, worth) = split_quantity(text, units)?;
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_whole.then(|| digits.parse().unwrap_or(u64::MAX).saturating_mul(worth))
 }
 
 fn range_problem(min: &str, max: &str) -> SettingFault {

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use url::Url;
 
 use crate::bench::Mix;
+use crate::text::split_quantity;
 
 /// Load-test an MCP server or gateway: check every answer and measure latency
 ///
@@ -144,18 +145,18 @@ pub(super) struct Pids(pub(super) Vec<u32>);
 
 /// Parses `10s`, `500ms`, `2m`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let worth = match unit {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time is a number with us, ms, s, m or h".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time is a number with us, ms, s, m or h")?;
-    let seconds = number * worth;
+    const UNITS: [(&str, f64); 7] = [
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("", 1.0),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ];
+    let quantity = split_quantity(text, &UNITS)
+        .and_then(|(number, worth)| Some(number.parse::<f64>().ok()? * worth));
+    let seconds = quantity.ok_or("a time is a number with us, ms, s, m or h")?;
     if seconds > 86_400.0 {
         return Err("the longest time is a day".into());
     }

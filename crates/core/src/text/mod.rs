@@ -51,6 +51,15 @@ pub fn escape_pointer_step(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
+/// Splits a quantity such as `30s` or `0.5ms` into its number and the worth of its unit. Returns
+/// `None` for other units; the number may be empty, or have several points.
+pub fn split_quantity<'a, T: Copy>(text: &'a str, units: &[(&str, T)]) -> Option<(&'a str, T)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end)?;
+    let (_, worth) = units.iter().find(|(name, _)| *name == unit)?;
+    Some((number, *worth))
+}
+
 /// The text on one line, without anything that could move the cursor, recolour the terminal, forge
 /// another line or reverse the reading direction.
 pub fn escape_controls(text: &str) -> String {
@@ -114,6 +123,23 @@ const LONGEST_CHAIN: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantity_is_a_number_and_one_of_the_units() {
+        let units = [("ms", 1), ("s", 1000), ("", 7)];
+        for (text, expected) in [
+            ("30s", Some(("30", 1000))),
+            ("0.5ms", Some(("0.5", 1))),
+            ("8", Some(("8", 7))),
+            ("s", Some(("", 1000))),
+            ("3 s", None),
+            ("3S", None),
+            ("-3s", None),
+            ("３s", None),
+        ] {
+            assert_eq!(split_quantity(text, &units), expected, "{text}");
+        }
+    }
 
     #[test]
     fn control_characters_are_shown_not_obeyed() {
