@@ -1,16 +1,16 @@
 //! Pagination cursors, sealed so that a client can neither read nor change them.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::error::Unspecified;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Digest, Kind, ListPosition};
 use crate::call::CursorError;
+use crate::crypto::{SealError, Sealer};
 
-/// The key that seals cursors.
+/// The sealer of cursors.
+#[derive(Debug)]
 pub struct SealedCursors {
-    key: RandomizedNonceKey,
+    sealer: Sealer,
 }
 
 impl SealedCursors {
@@ -18,8 +18,8 @@ impl SealedCursors {
     ///
     /// # Errors
     /// The cryptographic library rejects the key, which should not happen.
-    pub fn new(key: &[u8; 32]) -> Result<Self, Unspecified> {
-        Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key)? })
+    pub fn new(key: &[u8; 32]) -> Result<Self, SealError> {
+        Ok(Self { sealer: Sealer::new(KEY_PURPOSE, [key.as_slice()])? })
     }
 
     /// Seals a position in the list of this kind and digest.
@@ -31,14 +31,11 @@ impl SealedCursors {
         kind: Kind,
         position: ListPosition,
         list: &Digest,
-    ) -> Result<String, Unspecified> {
-        let position = u64::try_from(position.0).map_err(|_| Unspecified)?;
-        let mut sealed = position.to_be_bytes().to_vec();
-        sealed.extend(list.iter().take(DIGEST_LEN));
-        let nonce = self
-            .key
-            .seal_in_place_append_tag(Aad::from(authenticated_purpose(kind)), &mut sealed)?;
-        Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
+    ) -> Result<String, SealError> {
+        let position = u64::try_from(position.0).map_err(|_| SealError)?;
+        let mut cursor = position.to_be_bytes().to_vec();
+        cursor.extend(list.iter().take(DIGEST_LEN));
+        Ok(URL_SAFE_NO_PAD.encode(self.sealer.seal(authenticated_purpose(kind), cursor)?))
     }
 
     /// Opens a cursor and returns its position.
@@ -55,24 +52,15 @@ impl SealedCursors {
         if cursor.len() > MAX_CURSOR_CHARS {
             return Err(CursorError::Invalid);
         }
-        let mut sealed = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| CursorError::Invalid)?;
-        let (nonce, sealed) =
-            sealed.split_first_chunk_mut::<NONCE_LEN>().ok_or(CursorError::Invalid)?;
-        let nonce = Nonce::from(&*nonce);
-        let opened = self.key.open_in_place(nonce, Aad::from(authenticated_purpose(kind)), sealed);
-        let opened = opened.map_err(|_| CursorError::Invalid)?;
+        let sealed = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| CursorError::Invalid)?;
+        let opened = self.sealer.open(authenticated_purpose(kind), &sealed);
+        let opened = opened.ok_or(CursorError::Invalid)?;
         let (position, digest) = opened.split_first_chunk::<8>().ok_or(CursorError::Invalid)?;
         if !list.starts_with(digest) {
             return Err(CursorError::Stale);
         }
         let position = usize::try_from(u64::from_be_bytes(*position));
         position.map(ListPosition).map_err(|_| CursorError::Invalid)
-    }
-}
-
-impl std::fmt::Debug for SealedCursors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SealedCursors")
     }
 }
 
@@ -87,6 +75,7 @@ fn authenticated_purpose(kind: Kind) -> &'static [u8] {
     }
 }
 
+const KEY_PURPOSE: &[u8] = b"trunkline cursor key\n";
 /// Bytes of a listing's digest that a cursor carries.
 const DIGEST_LEN: usize = 16;
 /// Nonce 12, position 8, digest 16, tag 16 bytes: 70 characters.

@@ -7,15 +7,14 @@
 
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::digest::{Context, SHA256};
-use aws_lc_rs::error::Unspecified;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::StateError;
+use crate::crypto::{NONCE_LEN, SealError, Sealer};
 use crate::jsonrpc::{MAX_CLIENT_DEPTH, Members, parse_strict};
 
 /// The content of a state: how to continue the call.
@@ -80,8 +79,7 @@ pub type Digest = [u8; 32];
 
 /// Seals and opens states.
 pub struct Seals {
-    /// The keys, newest first: the first one seals, all of them open.
-    keys: Vec<RandomizedNonceKey>,
+    sealer: Sealer,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,14 +95,12 @@ impl Seals {
     ///
     /// # Errors
     /// If the cryptographic library rejects a key, which should not happen.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Unspecified> {
-        let key = |secret: &[u8]| {
-            let mut hash = Context::new(&SHA256);
-            hash.update(KEY_PURPOSE);
-            hash.update(secret);
-            RandomizedNonceKey::new(&AES_256_GCM, hash.finish().as_ref())
-        };
-        Ok(Self { keys: secrets.into_iter().map(key).collect::<Result<_, _>>()? })
+    pub fn new<'a>(
+        secrets: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+    ) -> Result<Self, SealError> {
+        let secrets = secrets.into_iter();
+        let sealer = Sealer::new(KEY_PURPOSE, secrets.clone())?;
+        Ok(Self { sealer: sealer.accepting_sha256(EARLIER_KEY_PURPOSE, secrets)? })
     }
 
     /// Seals a state that expires `lasting` after `now`, the time since 1970.
@@ -117,15 +113,13 @@ impl Seals {
         bound: StateBinding<'_>,
         now: Duration,
         lasting: Duration,
-    ) -> Result<String, Unspecified> {
-        let key = self.keys.first().ok_or(Unspecified)?;
+    ) -> Result<String, SealError> {
         let request = URL_SAFE_NO_PAD.encode(bound.request);
         let until = now.saturating_add(lasting).as_secs();
-        let mut sealed =
-            serde_json::to_vec(&Sealed { until, request, state }).map_err(|_| Unspecified)?;
-        let nonce =
-            key.seal_in_place_append_tag(Aad::from(purpose(bound.principal)), &mut sealed)?;
-        Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
+        let state = Sealed { until, request, state };
+        let state = serde_json::to_vec(&state).map_err(|_| SealError)?;
+        let sealed = self.sealer.seal(&purpose(bound.principal), state)?;
+        Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
 
     /// Opens a state that this principal returned with a request of this digest, which is computed
@@ -141,14 +135,8 @@ impl Seals {
         now: Duration,
     ) -> Result<OpenedState, StateError> {
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Invalid)?;
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(StateError::Invalid)?;
-        let opened = self.keys.iter().find_map(|key| {
-            let mut sealed = sealed.to_vec();
-            let opened =
-                key.open_in_place(Nonce::from(nonce), Aad::from(purpose(principal)), &mut sealed);
-            opened.ok().map(|opened| opened.to_vec())
-        });
-        let opened = opened.ok_or(StateError::Invalid)?;
+        let nonce = *sealed.first_chunk::<NONCE_LEN>().ok_or(StateError::Invalid)?;
+        let opened = self.sealer.open(&purpose(principal), &sealed).ok_or(StateError::Invalid)?;
         let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| StateError::Invalid)?;
         if now.as_secs() >= sealed.until {
             return Err(StateError::Expired);
@@ -156,14 +144,14 @@ impl Seals {
         if sealed.request != URL_SAFE_NO_PAD.encode(request()) {
             return Err(StateError::OtherRequest);
         }
-        let id = StateId { until: sealed.until, nonce: *nonce };
+        let id = StateId { until: sealed.until, nonce };
         Ok(OpenedState { state: sealed.state, id })
     }
 }
 
 impl std::fmt::Debug for Seals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Seals({})", self.keys.len())
+        f.debug_tuple("Seals").field(&self.sealer).finish()
     }
 }
 
@@ -269,7 +257,10 @@ const MAX_CANONICAL: usize = 64 * 1024;
 const EXACT_DIGITS: usize = 15;
 /// The members of params that a retry adds, or may change.
 pub const OF_THE_RETRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
-const KEY_PURPOSE: &[u8] = b"trunkline requestState key\n";
+const KEY_PURPOSE: &[u8] = b"trunkline requestState sealing key\n";
+/// Purpose of the keys of versions before the common sealer. Their states are opened until those
+/// versions are no longer in use.
+const EARLIER_KEY_PURPOSE: &[u8] = b"trunkline requestState key\n";
 const STATE_PURPOSE: &[u8] = b"trunkline requestState\n";
 
 #[cfg(test)]
@@ -363,6 +354,27 @@ mod tests {
             assert_eq!(open(&seals, text, "ann", || REQUEST, NOW), Err(StateError::Invalid));
         }
     }
+
+    /// The state is of a gateway of the version before the common sealer.
+    #[test]
+    fn a_state_that_was_sealed_by_an_earlier_version_is_opened() {
+        let key = "a state key of at least thirty-two bytes";
+        let request = URL_SAFE_NO_PAD.decode(EARLIER_REQUEST).unwrap().try_into().unwrap();
+        let now = Duration::from_secs(1_795_791_000);
+        let reads = |secrets: &[&str], principal: &str| {
+            open(&seals(secrets), EARLIER_STATE, principal, || request, now)
+        };
+        let client = "anonymous at default?";
+        assert_eq!(reads(&["a newer key", key], client), Ok(RequestState::Confirm));
+        assert_eq!(reads(&[key], "anonymous at other?"), Err(StateError::Invalid));
+        assert_eq!(reads(&["a newer key"], client), Err(StateError::Invalid));
+    }
+
+    const EARLIER_REQUEST: &str = "zZ7YodULJF2bVSbn1KbRNOZCk_DvBWGCNpqtKq-W7vM";
+    const EARLIER_STATE: &str = "\
+        pAP9DCpNUcYKhIP2hmtzEdqRyfq2bxXkVzzpKCcd88XZxOHAGYeFrh8uoS_lIAs-IQ_CDlNQ\
+        dgeYMkWpu6AclSapXYNBBr3IDYyt4TwFM61RQx_wXd0Juoc6miCefj-znV57mYRNz9gd-3bL\
+        bk0xaeOmc8sP4wdUmI0";
 
     #[test]
     fn keys_rotate() {

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use aws_lc_rs::error::Unspecified;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +18,7 @@ use crate::call::{
 };
 use crate::clock;
 use crate::config::GatewayConfig as Config;
-use crate::crypto::random_bytes;
+use crate::crypto::{SealError, random_bytes};
 use crate::era::state::{Digest, OpenedState, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
@@ -128,7 +127,7 @@ impl InputStore {
     }
 }
 
-fn sealing_failed(_: Unspecified) -> Failure {
+fn sealing_failed(_: SealError) -> Failure {
     InternalFault::Seal.into()
 }
 

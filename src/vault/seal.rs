@@ -1,9 +1,7 @@
 //! Seals rows. A sealed row names its key, so that keys can be rotated.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hmac::{self, HMAC_SHA256};
-
 use crate::config::Secret;
+use crate::crypto::{Sealer, derive_key};
 use crate::text::clip;
 
 use super::VaultFault;
@@ -13,7 +11,7 @@ pub(super) struct VaultKeys(Vec<VaultKey>);
 
 struct VaultKey {
     id: KeyId,
-    seal: RandomizedNonceKey,
+    sealer: Sealer,
 }
 
 /// Identifies a key without revealing it.
@@ -21,14 +19,11 @@ type KeyId = [u8; 8];
 
 impl VaultKeys {
     pub(super) fn new(secrets: &[Secret]) -> Result<Self, VaultFault> {
-        let derive = |purpose, secret: &Secret| {
-            hmac::sign(&hmac::Key::new(HMAC_SHA256, purpose), secret.expose().as_bytes())
-        };
         let key = |secret: &Secret| {
-            let seal = RandomizedNonceKey::new(&AES_256_GCM, derive(SEAL_PURPOSE, secret).as_ref());
-            let id = derive(ID_PURPOSE, secret);
-            let id = id.as_ref().first_chunk().copied().unwrap_or_default();
-            Ok(VaultKey { id, seal: seal.map_err(|_| VaultFault::Cipher)? })
+            let secret = secret.expose().as_bytes();
+            let sealer = Sealer::new(SEAL_PURPOSE, [secret]).map_err(|_| VaultFault::Cipher)?;
+            let id = derive_key(ID_PURPOSE, secret).first_chunk().copied().unwrap_or_default();
+            Ok(VaultKey { id, sealer })
         };
         Ok(Self(secrets.iter().map(key).collect::<Result<_, VaultFault>>()?))
     }
@@ -40,12 +35,10 @@ impl VaultKeys {
     }
 
     /// Seals the value of the row of this name.
-    pub(super) fn seal(&self, name: &str, mut value: Vec<u8>) -> Result<Vec<u8>, VaultFault> {
+    pub(super) fn seal(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>, VaultFault> {
         let key = self.0.first().ok_or(VaultFault::Cipher)?;
-        let bound = associated(key.id, name);
-        let nonce = key.seal.seal_in_place_append_tag(Aad::from(&bound), &mut value);
-        let nonce = nonce.map_err(|_| VaultFault::Cipher)?;
-        Ok([FORMAT, &key.id, nonce.as_ref().as_slice(), &value].concat())
+        let sealed = key.sealer.seal(&associated(key.id, name), value);
+        Ok([FORMAT, &key.id, &sealed.map_err(|_| VaultFault::Cipher)?].concat())
     }
 
     /// The value of the row of this name.
@@ -54,15 +47,9 @@ impl VaultKeys {
         let damaged = || VaultFault::Sealed { row: row() };
         let rest = sealed.strip_prefix(FORMAT).ok_or_else(damaged)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or_else(damaged)?;
         let key = self.0.iter().find(|key| key.id == *id);
         let key = key.ok_or_else(|| VaultFault::UnknownKey { row: row() })?;
-        let mut value = rest.to_vec();
-        let bound = associated(key.id, name);
-        let opened = key.seal.open_in_place(Nonce::from(nonce), Aad::from(&bound), &mut value);
-        let length = opened.map_err(|_| damaged())?.len();
-        value.truncate(length);
-        Ok(value)
+        key.sealer.open(&associated(key.id, name), rest).ok_or_else(damaged)
     }
 }
 

@@ -203,3 +203,14 @@ async fn too_large_a_row_is_refused() {
     assert!(matches!(refused.fault, VaultFault::TooLarge { .. }), "{refused:?}");
     assert!(vault.read_rows().await.unwrap().is_empty());
 }
+
+#[test]
+fn a_row_that_was_sealed_by_an_earlier_version_is_opened() {
+    let sealed = data_encoding::HEXLOWER.decode(SEALED_ROW.as_bytes()).unwrap();
+    let vault_keys = seal::VaultKeys::new(&keys(&[NEW, OLD])).unwrap();
+    assert_eq!(vault_keys.open("a row", &sealed).unwrap(), b"a token");
+}
+
+/// The row `a row`, sealed with [`OLD`] as the version before the common sealer did.
+const SEALED_ROW: &str =
+    "0142e487e9e9dec370a2195d8fbf7570cba69a268ad30b4b38a90bbd2288b627ae801d54075e67d890fa2d13";

@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::call::{NativeName, Principal, ServerName};
+use crate::crypto::derive_key;
 
 /// A task of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +58,7 @@ pub struct TaskIds {
 impl TaskIds {
     /// Signs with the first secret, verifies with any of them.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let key = |secret: &[u8]| {
-            let purpose = hmac::Key::new(HMAC_SHA256, KEY_PURPOSE);
-            hmac::Key::new(HMAC_SHA256, hmac::sign(&purpose, secret).as_ref())
-        };
+        let key = |secret| hmac::Key::new(HMAC_SHA256, &derive_key(KEY_PURPOSE, secret));
         Self { keys: secrets.into_iter().map(key).collect() }
     }
 
@@ -119,6 +117,13 @@ mod tests {
 
     fn ids(secrets: &[&str]) -> TaskIds {
         TaskIds::new(secrets.iter().map(|secret| secret.as_bytes()))
+    }
+
+    #[test]
+    fn an_id_of_an_earlier_version_is_valid() {
+        let origin =
+            ids(&["two", "one"]).origin(&client("ann"), "s.88dyUmSNhx66f98aXQZs1g.task-1").unwrap();
+        assert_eq!((origin.server.as_str(), origin.native), ("s", "task-1"));
     }
 
     fn client(name: &str) -> Principal {

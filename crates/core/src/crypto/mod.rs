@@ -1,15 +1,19 @@
-//! SHA-256, BLAKE2b and random bytes, for every module that needs them.
+//! The sealer, SHA-256, BLAKE2b and random bytes, for every module that needs them.
 //!
-//! Other modules call the cipher library (`aws_lc_rs`) themselves for their seals and signatures:
-//! AEAD in `catalog`, `era`, `vault` and `upstream`, HMAC in `era`, `vault`, `upstream` and
-//! `telemetry`, signatures in `upstream`. This module knows no configuration and no protocol;
+//! Other modules call the cipher library (`aws_lc_rs`) themselves for their signatures and keyed
+//! digests: HMAC in `era`, `upstream` and `telemetry`, signatures in `upstream`. This module knows
+//! no configuration and no protocol;
 //! hexadecimal and Base64 text is written by `data_encoding` and `base64`.
+
+mod sealer;
 
 use std::io;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
+
+pub use sealer::{NONCE_LEN, SealError, Sealer, derive_key};
 
 /// The SHA-256 of these bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {

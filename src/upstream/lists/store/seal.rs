@@ -3,11 +3,10 @@
 //! The fingerprint of a configuration is keyed, because it covers secrets. It reveals nothing about
 //! them to a reader of the file.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
 use crate::config::ServerConfig;
+use crate::crypto::{SealError, Sealer, derive_key};
 
 use super::StoreFault;
 use super::fingerprint::{Fingerprint, fingerprint};
@@ -16,23 +15,15 @@ use super::fingerprint::{Fingerprint, fingerprint};
 pub(super) struct StoreKeys(Vec<StoreKey>);
 
 struct StoreKey {
-    seal: RandomizedNonceKey,
+    sealer: Sealer,
     digest: hmac::Key,
 }
 
 impl StoreKeys {
-    pub(super) fn new<'a>(
-        secrets: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Self, Unspecified> {
-        let derive = |purpose, secret| {
-            let purpose = hmac::Key::new(HMAC_SHA256, purpose);
-            hmac::sign(&purpose, secret)
-        };
+    pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, SealError> {
         let key = |secret| {
-            let digest = hmac::Key::new(HMAC_SHA256, derive(DIGEST_PURPOSE, secret).as_ref());
-            let seal =
-                RandomizedNonceKey::new(&AES_256_GCM, derive(SEAL_PURPOSE, secret).as_ref())?;
-            Ok::<_, Unspecified>(StoreKey { seal, digest })
+            let digest = hmac::Key::new(HMAC_SHA256, &derive_key(DIGEST_PURPOSE, secret));
+            Ok::<_, SealError>(StoreKey { sealer: Sealer::new(SEAL_PURPOSE, [secret])?, digest })
         };
         Ok(Self(secrets.into_iter().map(key).collect::<Result<_, _>>()?))
     }
@@ -41,27 +32,21 @@ impl StoreKeys {
     pub(super) fn seal(
         &self,
         config: &ServerConfig,
-        mut record: Vec<u8>,
-    ) -> Result<Vec<u8>, Unspecified> {
-        let key = self.0.first().ok_or(Unspecified)?;
+        record: Vec<u8>,
+    ) -> Result<Vec<u8>, SealError> {
+        let key = self.0.first().ok_or(SealError)?;
         let head = head(&fingerprint(&key.digest, config));
-        let nonce = key.seal.seal_in_place_append_tag(Aad::from(&head), &mut record)?;
-        Ok([&head, nonce.as_ref().as_slice(), &record].concat())
+        let sealed = key.sealer.seal(&head, record)?;
+        Ok([head, sealed].concat())
     }
 
     /// Returns the record in a server's file, if it was sealed for this configuration.
     pub(super) fn open(&self, config: &ServerConfig, file: &[u8]) -> Result<Vec<u8>, StoreFault> {
         let rest = file.strip_prefix(MAGIC).ok_or(StoreFault::Format)?;
-        let (found, rest) = rest.split_first_chunk().ok_or(StoreFault::Damaged)?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(StoreFault::Damaged)?;
+        let (found, sealed) = rest.split_first_chunk().ok_or(StoreFault::Damaged)?;
         let is_meant = |key: &&StoreKey| fingerprint(&key.digest, config) == *found;
         let key = self.0.iter().find(is_meant).ok_or(StoreFault::Configuration)?;
-        let mut sealed = sealed.to_vec();
-        let head = head(found);
-        let opened = key.seal.open_in_place(Nonce::from(nonce), Aad::from(&head), &mut sealed);
-        let length = opened.map_err(|_| StoreFault::Damaged)?.len();
-        sealed.truncate(length);
-        Ok(sealed)
+        key.sealer.open(&head(found), sealed).ok_or(StoreFault::Damaged)
     }
 }
 
@@ -84,3 +69,25 @@ pub(super) const HEAD: usize = MAGIC.len() + 32;
 pub(super) const OVERHEAD: usize = 1024;
 const SEAL_PURPOSE: &[u8] = b"trunkline kept lists key\n";
 const DIGEST_PURPOSE: &[u8] = b"trunkline kept lists configuration\n";
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::HEXLOWER;
+
+    use super::*;
+
+    /// The fingerprint is read from the file, because new settings change it.
+    #[test]
+    fn a_file_that_was_sealed_by_an_earlier_version_is_opened() {
+        let keys = StoreKeys::new([&b"a state key"[..]]).unwrap();
+        let StoreKey { sealer, digest } = &keys.0[0];
+        let file = HEXLOWER.decode(FILE.as_bytes()).unwrap();
+        let (head, sealed) = file.split_at(HEAD);
+        assert_eq!(sealer.open(head, sealed).unwrap(), b"lists of a server");
+        assert_eq!(HEXLOWER.encode(hmac::sign(digest, b"configuration").as_ref()), DIGEST);
+    }
+
+    /// A file, and the digest of a text, as the version before the common sealer made them.
+    const FILE: &str = "7472756e6b6c696e65206c6973747320310ace6fb22c941b63332f4b5ffa1becbeea5b5c65c30b128e830d4081ccf16fa6c4ced4e2fd8669ece15548c5e88187b580970c3e6a976df33f0068e6bbf1ddc4595ed23064523b17f86137488e62";
+    const DIGEST: &str = "c85770cac0577a0453e87e1c1bc56e2f8fa1affaa622ffa4abe8073119ab36a5";
+}
