@@ -7,13 +7,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, CommonParameters, EllipticCurve, EllipticCurveKeyParameters,
+    EllipticCurveKeyType, Jwk, ThumbprintHash,
+};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::config::DpopChoice;
 use crate::crypto::sha256;
@@ -42,9 +46,10 @@ pub enum DpopFault {
 
 /// The key to which the tokens of one grant are bound, and the nonces for its proofs.
 pub(in crate::upstream) struct DpopKey {
-    pair: EcdsaKeyPair,
-    /// The public key as a JWK.
-    jwk: Value,
+    /// The key pair as PKCS #8.
+    pair: EncodingKey,
+    /// The header of its proofs, with the public key as a JWK.
+    header: Header,
     /// The JWK's thumbprint (RFC 7638).
     pub(super) thumbprint: String,
     /// The last nonce of the authorization server.
@@ -76,33 +81,38 @@ impl DpopKey {
     /// Generates a key for ES256.
     pub(super) fn generate() -> Result<Self, DpopFault> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
-        Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
+        Self::of_pair(&pair.map_err(|_| DpopFault::Key)?)
     }
 
     /// Restores a key that [`DpopKey::to_stored`] wrote.
     pub(super) fn from_stored(stored: &str) -> Result<Self, DpopFault> {
         let raw = STANDARD.decode(stored).map_err(|_| DpopFault::Key)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &raw);
-        Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
+        Self::of_pair(&pair.map_err(|_| DpopFault::Key)?)
     }
 
     /// Returns the key pair as PKCS #8 in base64. The result is a secret.
-    pub(super) fn to_stored(&self) -> Result<String, DpopFault> {
-        let raw = self.pair.to_pkcs8v1().map_err(|_| DpopFault::Key)?;
-        Ok(STANDARD.encode(raw.as_ref()))
+    pub(super) fn to_stored(&self) -> String {
+        STANDARD.encode(self.pair.as_bytes())
     }
 
-    fn of_pair(pair: EcdsaKeyPair) -> Result<Self, DpopFault> {
+    fn of_pair(pair: &EcdsaKeyPair) -> Result<Self, DpopFault> {
         // An uncompressed point: a byte for this form, and two coordinates.
         let point = pair.public_key().as_ref();
         let coordinates = point.get(1..33).zip(point.get(33..65));
         let (x, y) = coordinates.ok_or(DpopFault::Key)?;
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        // RFC 7638 hashes the members in this order.
-        let jwk = json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y });
-        let thumbprint = URL_SAFE_NO_PAD.encode(sha256(jwk.to_string().as_bytes()));
+        let (key_type, curve) = (EllipticCurveKeyType::EC, EllipticCurve::P256);
+        let point = EllipticCurveKeyParameters { key_type, curve, x, y };
+        let algorithm = AlgorithmParameters::EllipticCurve(point);
+        let jwk = Jwk { common: CommonParameters::default(), algorithm };
+        let thumbprint = jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| DpopFault::Key)?;
+        let typ = Some("dpop+jwt".to_owned());
+        let header = Header { typ, jwk: Some(jwk), ..Header::new(Algorithm::ES256) };
+        let pair =
+            EncodingKey::from_ec_der(pair.to_pkcs8v1().map_err(|_| DpopFault::Key)?.as_ref());
         let (issuer_nonce, server_nonce) = (Mutex::default(), Mutex::default());
-        Ok(Self { pair, jwk, thumbprint, issuer_nonce, server_nonce })
+        Ok(Self { pair, header, thumbprint, issuer_nonce, server_nonce })
     }
 
     /// Creates the proof for one request at this time.
@@ -111,7 +121,6 @@ impl DpopKey {
         request: &ProvenRequest<'_>,
         now: Duration,
     ) -> Result<HeaderValue, DpopFault> {
-        let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": self.jwk });
         let mut claims = Map::new();
         let mut add = |name: &str, value: Value| claims.insert(name.to_owned(), value);
         add("jti", draw_text()?.into());
@@ -127,12 +136,8 @@ impl DpopKey {
         if let Some(nonce) = self.nonce(request.audience) {
             add("nonce", nonce.into());
         }
-        let encode = |part: String| URL_SAFE_NO_PAD.encode(part);
-        let claims = Value::from(claims).to_string();
-        let signed = format!("{}.{}", encode(header.to_string()), encode(claims));
-        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes());
-        let signature = URL_SAFE_NO_PAD.encode(signature.map_err(|_| DpopFault::Key)?);
-        HeaderValue::try_from(format!("{signed}.{signature}")).map_err(|_| DpopFault::Key)
+        let proof = jsonwebtoken::encode(&self.header, &claims, &self.pair);
+        HeaderValue::try_from(proof.map_err(|_| DpopFault::Key)?).map_err(|_| DpopFault::Key)
     }
 
     /// Returns the nonce for proofs to one audience.

@@ -80,7 +80,7 @@ impl StoredGrant {
     /// Returns the stored form of a grant, or `None` if it cannot be stored.
     pub(super) fn of(grant: &OauthGrant) -> Option<Self> {
         let source = &grant.source;
-        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored()).transpose().ok()?;
+        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored());
         let mut client = StoredClient::of(&source.client);
         if source.is_configured {
             client.secret = None;
