@@ -194,9 +194,9 @@ impl Policy {
     ///
     /// The rules are first, so that a caller does not learn of scopes, limits or schemas of
     /// elements that it may not use; then the breaker, so that a call which it refuses uses up
-    /// nothing. The slot is last, so that an invalid call never waits for one. With the slot the
-    /// breaker is asked again, which may let only one call through; then the call is charged to its
-    /// quotas.
+    /// nothing. The slot is last, so that an invalid call never waits for one, and neither does one
+    /// beyond a quota. With the slot the breaker is asked again, which may let only one call through;
+    /// then the call is charged to its quotas.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
@@ -226,8 +226,10 @@ impl Policy {
         if let Some(interceptors) = &self.limits.interceptors {
             Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
         }
-        // Refused before the wait for a slot, and charged once the call has it.
-        drop(self.limits.charge_quotas(&call.context, &target, cost)?);
+        let quotas = self.limits.find_quotas(&call.context, &target, cost);
+        if let Some(quotas) = &quotas {
+            quotas.check()?;
+        }
         let slot = match limits {
             Some(limits) => {
                 let holder = || charged(&call.context);
@@ -236,8 +238,8 @@ impl Policy {
             None => None,
         };
         let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
-        if let Some(charge) = self.limits.charge_quotas(&call.context, &target, cost)? {
-            charge.keep();
+        if let Some(quotas) = quotas {
+            quotas.charge()?;
         }
         if let Some(consent) = consent {
             consent.keep();

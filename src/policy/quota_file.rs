@@ -111,7 +111,7 @@ mod tests {
             [ChargedQuota { limit: "q".into(), holder: Some("client ci".into()), most: 1 }];
         let (one, now) = (NonZeroU32::MIN, Duration::from_hours(24 * 20_000));
         let ledger = file.read().unwrap();
-        ledger.charge(&quotas, one, now).unwrap().keep();
+        ledger.charge(&quotas, one, now).unwrap();
         file.write_changes(&ledger).unwrap();
         let again = file.read().unwrap();
         assert!(again.charge(&quotas, one, now).is_err());

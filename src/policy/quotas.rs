@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -38,50 +37,42 @@ pub(super) struct ChargedQuota {
     pub(super) most: u32,
 }
 
-/// The charge for a call, refunded if it is dropped before it is kept.
-#[derive(Debug)]
-pub(super) struct QuotaCharge {
-    ledger: Arc<QuotaLedger>,
-    keys: Vec<String>,
-    cost: u64,
-    day: u64,
-}
-
 impl QuotaLedger {
     /// Creates a ledger that continues earlier counts.
     pub(super) fn with_counts(counts: QuotaCounts) -> Self {
         Self(Mutex::new(counts))
     }
 
-    /// Charges a call to all of these quotas, or to none of them.
+    /// Checks that a call has room in all of these quotas, and charges nothing.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the first that is used up, and the time until midnight.
-    pub(super) fn charge(
-        self: &Arc<Self>,
+    pub(super) fn check(
+        &self,
         quotas: &[ChargedQuota],
         cost: NonZeroU32,
         since_1970: Duration,
-    ) -> Result<QuotaCharge, Failure> {
-        let cost = u64::from(cost.get());
+    ) -> Result<(), Failure> {
+        self.0.lock().find_keys(quotas, cost, since_1970).map(drop)
+    }
+
+    /// Charges a call to all of these quotas, or to none of them.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check).
+    pub(super) fn charge(
+        &self,
+        quotas: &[ChargedQuota],
+        cost: NonZeroU32,
+        since_1970: Duration,
+    ) -> Result<(), Failure> {
         let mut counts = self.0.lock();
-        counts.begin_day(since_1970.as_secs() / DAY);
-        let mut keys = Vec::with_capacity(quotas.len());
-        for quota in quotas {
-            let key = counts.key(quota);
-            let used = counts.used.get(&key).copied().unwrap_or(0);
-            if used.saturating_add(cost) > u64::from(quota.most) {
-                let midnight = Duration::from_secs((counts.day + 1) * DAY);
-                let retry_after = midnight.saturating_sub(since_1970);
-                return Err(Failure::OverLimit { limit: quota.limit.clone(), retry_after });
-            }
-            keys.push(key);
-        }
-        for key in &keys {
-            *counts.used.entry(key.clone()).or_default() += cost;
-        }
+        let keys = counts.find_keys(quotas, cost, since_1970)?;
         counts.is_changed |= !keys.is_empty();
-        Ok(QuotaCharge { ledger: Arc::clone(self), keys, cost, day: counts.day })
+        for key in keys {
+            *counts.used.entry(key).or_default() += u64::from(cost.get());
+        }
+        Ok(())
     }
 
     /// Returns the counts, if they have changed since they were last taken.
@@ -105,6 +96,27 @@ impl QuotaCounts {
         }
     }
 
+    /// Returns the keys of the counts that a call is charged to, all of which have room for it.
+    fn find_keys(
+        &mut self,
+        quotas: &[ChargedQuota],
+        cost: NonZeroU32,
+        since_1970: Duration,
+    ) -> Result<Vec<String>, Failure> {
+        self.begin_day(since_1970.as_secs() / DAY);
+        let find_key = |quota: &ChargedQuota| {
+            let key = self.key(quota);
+            let used = self.used.get(&key).copied().unwrap_or(0);
+            if used.saturating_add(u64::from(cost.get())) <= u64::from(quota.most) {
+                return Ok(key);
+            }
+            let midnight = Duration::from_secs((self.day + 1) * DAY);
+            let retry_after = midnight.saturating_sub(since_1970);
+            Err(Failure::OverLimit { limit: quota.limit.clone(), retry_after })
+        };
+        quotas.iter().map(find_key).collect()
+    }
+
     /// Returns the key of a quota's count. Callers beyond the limit of known ones share a count.
     fn key(&self, quota: &ChargedQuota) -> String {
         let ChargedQuota { limit, holder, .. } = quota;
@@ -114,27 +126,6 @@ impl QuotaCounts {
             return key;
         }
         format!("{limit} {OTHERS}")
-    }
-}
-
-impl QuotaCharge {
-    /// Keeps the charge: the call is sent.
-    pub(super) fn keep(mut self) {
-        self.keys.clear();
-    }
-}
-
-impl Drop for QuotaCharge {
-    fn drop(&mut self) {
-        let mut counts = self.ledger.0.lock();
-        if counts.day != self.day {
-            return;
-        }
-        for key in &self.keys {
-            if let Some(used) = counts.used.get_mut(key) {
-                *used = used.saturating_sub(self.cost);
-            }
-        }
     }
 }
 
@@ -161,50 +152,54 @@ mod tests {
 
     #[test]
     fn a_quota_is_refilled_at_midnight_and_not_before() {
-        let ledger: Arc<QuotaLedger> = Arc::default();
+        let ledger = QuotaLedger::default();
         let quotas = [quota("quota:client:ci", None, 3)];
-        ledger.charge(&quotas, cost(2), NOON).unwrap().keep();
-        ledger.charge(&quotas, cost(1), NOON).unwrap().keep();
+        ledger.charge(&quotas, cost(2), NOON).unwrap();
+        ledger.charge(&quotas, cost(1), NOON).unwrap();
         let late = NOON + Duration::from_secs(DAY / 2 - 1);
         let Err(Failure::OverLimit { limit, retry_after }) = ledger.charge(&quotas, cost(1), late)
         else {
             panic!("it is used up");
         };
         assert_eq!((limit.as_str(), retry_after), ("quota:client:ci", Duration::from_secs(1)));
-        ledger.charge(&quotas, cost(3), late + retry_after).unwrap().keep();
+        ledger.charge(&quotas, cost(3), late + retry_after).unwrap();
         // The clock is set back to the day before.
         assert!(ledger.charge(&quotas, cost(1), late).is_err());
     }
 
     #[test]
     fn a_call_that_one_quota_refuses_is_charged_to_none() {
-        let ledger: Arc<QuotaLedger> = Arc::default();
+        let ledger = QuotaLedger::default();
         let (wide, narrow) = (quota("wide", None, 3), quota("narrow", None, 1));
-        ledger.charge(&[wide.clone(), narrow.clone()], cost(1), NOON).unwrap().keep();
+        ledger.charge(&[wide.clone(), narrow.clone()], cost(1), NOON).unwrap();
         assert!(ledger.charge(&[wide.clone(), narrow], cost(1), NOON).is_err());
-        ledger.charge(std::slice::from_ref(&wide), cost(2), NOON).unwrap().keep();
+        ledger.charge(std::slice::from_ref(&wide), cost(2), NOON).unwrap();
         assert!(ledger.charge(&[wide], cost(1), NOON).is_err());
     }
 
     #[test]
-    fn a_call_that_was_not_sent_is_not_charged() {
-        let ledger: Arc<QuotaLedger> = Arc::default();
+    fn a_check_charges_nothing() {
+        let ledger = QuotaLedger::default();
         let quotas = [quota("q", None, 1)];
         for _ in 0..3 {
-            drop(ledger.charge(&quotas, cost(1), NOON).unwrap());
+            ledger.check(&quotas, cost(1), NOON).unwrap();
         }
-        ledger.charge(&quotas, cost(1), NOON).unwrap().keep();
+        assert!(ledger.check(&quotas, cost(2), NOON).is_err());
+        ledger.charge(&quotas, cost(1), NOON).unwrap();
         assert!(ledger.charge(&quotas, cost(1), NOON).is_err());
+        // Another day has begun, and the check is the first to see it.
+        let next_day = NOON + Duration::from_secs(DAY);
+        ledger.check(&quotas, cost(1), next_day).unwrap();
     }
 
     #[test]
     fn callers_beyond_so_many_share_one_count() {
-        let ledger: Arc<QuotaLedger> = Arc::default();
+        let ledger = QuotaLedger::default();
         let of = |number: usize| [quota("q", Some(&number.to_string()), 1)];
         for number in 0..MOST_COUNTS {
-            ledger.charge(&of(number), cost(1), NOON).unwrap().keep();
+            ledger.charge(&of(number), cost(1), NOON).unwrap();
         }
-        ledger.charge(&of(MOST_COUNTS), cost(1), NOON).unwrap().keep();
+        ledger.charge(&of(MOST_COUNTS), cost(1), NOON).unwrap();
         assert!(ledger.charge(&of(MOST_COUNTS + 1), cost(1), NOON).is_err());
         assert!(ledger.0.lock().used.len() <= MOST_COUNTS + 1);
     }

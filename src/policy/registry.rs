@@ -24,11 +24,11 @@ use super::gate::{Gate, GateSettings, GateShare};
 use super::interceptors::{InterceptorRegistry, Interceptors};
 use super::large_work::LargeWork;
 use super::permit::CallTarget;
-use super::quotas::{QuotaCharge, QuotaLedger};
+use super::quotas::QuotaLedger;
 use super::rate::{AddressBuckets, Bucket, KeyedBuckets};
 use super::retry_budget::RetryBudget;
 use super::server_rates::{HolderBuckets, ServerRates, ToolRates};
-use super::set_quotas::SetQuotas;
+use super::set_quotas::{CallQuotas, SetQuotas};
 use super::used_consents::UsedConsents;
 
 /// All buckets and gates in use.
@@ -285,17 +285,14 @@ impl PolicyLimits {
         gateway.map_or(Ok(()), |bucket| bucket.check_cost(more, || "gateway".into()))
     }
 
-    /// Charges a call to the quotas that apply to it; `None` if none does.
-    pub(super) fn charge_quotas(
+    /// Returns the quotas that apply to a call; `None` if there are none.
+    pub(super) fn find_quotas(
         &self,
         context: &Context,
         target: &CallTarget,
         cost: NonZeroU32,
-    ) -> Result<Option<QuotaCharge>, Failure> {
-        match &self.quotas {
-            Some(quotas) => quotas.charge((context, target), cost, clock::unix_now()),
-            None => Ok(None),
-        }
+    ) -> Option<CallQuotas<'_>> {
+        self.quotas.as_ref()?.find_for_call(context, target, cost)
     }
 
     pub(super) fn check_client(&self, name: &str) -> Result<(), Failure> {

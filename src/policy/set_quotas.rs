@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
+use crate::clock;
 use crate::config::{Config, DailyQuota};
 
 use super::permit::CallTarget;
-use super::quotas::{ChargedQuota, QuotaCharge, QuotaLedger};
+use super::quotas::{ChargedQuota, QuotaLedger};
 use super::server_rates::ServerRates;
 use super::shares::Holder;
 
@@ -22,6 +22,27 @@ pub(super) struct SetQuotas {
     profiles: Named<ProfileName, DailyQuota>,
     servers: Named<ServerName, DailyQuota>,
     tools: Named<ServerName, Named<NativeName, DailyQuota>>,
+}
+
+/// The quotas that apply to one call: checked before the call waits for a slot, and charged once it
+/// has one.
+#[derive(Debug)]
+pub(super) struct CallQuotas<'a> {
+    ledger: &'a QuotaLedger,
+    charged: Vec<ChargedQuota>,
+    cost: NonZeroU32,
+}
+
+impl CallQuotas<'_> {
+    /// Checks that the call has room in all of them, and charges nothing.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.ledger.check(&self.charged, self.cost, clock::unix_now())
+    }
+
+    /// Charges the call to all of them, or to none if another call has used up one since the check.
+    pub(super) fn charge(&self) -> Result<(), Failure> {
+        self.ledger.charge(&self.charged, self.cost, clock::unix_now())
+    }
 }
 
 impl SetQuotas {
@@ -55,21 +76,17 @@ impl SetQuotas {
         (!is_empty).then_some(quotas)
     }
 
-    /// Charges a call to all quotas that apply to it.
-    pub(super) fn charge(
+    /// Returns the quotas that apply to a call; `None` if there are none.
+    pub(super) fn find_for_call(
         &self,
-        (context, target): (&Context, &CallTarget),
+        context: &Context,
+        target: &CallTarget,
         cost: NonZeroU32,
-        since_1970: Duration,
-    ) -> Result<Option<QuotaCharge>, Failure> {
+    ) -> Option<CallQuotas<'_>> {
         let charged = self.find(context, target);
-        if charged.is_empty() {
-            return Ok(None);
-        }
-        self.ledger.charge(&charged, cost, since_1970).map(Some)
+        (!charged.is_empty()).then_some(CallQuotas { ledger: &self.ledger, charged, cost })
     }
 
-    /// Returns the quotas that apply to a call.
     fn find(&self, context: &Context, target: &CallTarget) -> Vec<ChargedQuota> {
         let mut found = Vec::new();
         let mut add = |limit: String, holder: Option<String>, quota: &DailyQuota| {

@@ -150,3 +150,34 @@ async fn quotas_survive_a_restart_with_a_state_dir_and_calls_with_wrong_argument
     let client = gateway.modern().key("a");
     assert_eq!(calls(&client, ["s__echo"]).await, ["quota:client:a"]);
 }
+
+#[tokio::test]
+async fn a_call_that_waits_in_vain_for_a_slot_is_not_charged() {
+    let upstream = Upstream::modern().await;
+    let lines = upstream.stdio() + "in_flight = 1\nqueue = 0\n";
+    let gateway = clients(Gateway::with("s", lines), "quota = \"2/day\"").start().await;
+    let client = gateway.modern().key("a");
+    let crowd = async {
+        upstream.heard("tools/call", 1).await;
+        assert_eq!(calls(&client, ["s__echo"; 3]).await, ["in_flight:s"; 3]);
+        upstream.release(1);
+    };
+    let (held, ()) = tokio::join!(client.call("s__hold", json!({})), crowd);
+    assert_eq!(held.text(), "held");
+    assert_eq!(calls(&client, ["s__echo"; 2]).await, ["", "quota:client:a"]);
+}
+
+#[tokio::test]
+async fn a_call_beyond_its_quota_waits_for_no_slot() {
+    let upstream = Upstream::modern().await;
+    let lines = upstream.stdio() + "in_flight = 1\nqueue = 0\n";
+    let gateway = clients(Gateway::with("s", lines), "quota = \"1/day\"").start().await;
+    let client = gateway.modern().key("a");
+    let crowd = async {
+        upstream.heard("tools/call", 1).await;
+        assert_eq!(calls(&client, ["s__echo"]).await, ["quota:client:a"]);
+        upstream.release(1);
+    };
+    let (held, ()) = tokio::join!(client.call("s__hold", json!({})), crowd);
+    assert_eq!(held.text(), "held");
+}
