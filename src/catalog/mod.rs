@@ -36,6 +36,7 @@ mod repair;
 mod rules;
 mod scan;
 mod schema;
+mod schema_shape;
 mod search;
 mod searched;
 mod selection;

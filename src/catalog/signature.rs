@@ -8,6 +8,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::schema_shape::{
+    MemberBounds, SchemaKinds, SchemaMember, SchemaReader, SchemaRules, SchemaShape, read_members,
+};
 use crate::text::{cut_at_word, escape_controls, escape_invisible, split_sentence};
 
 /// A tool's name, parameters and purpose on one line.
@@ -59,26 +62,14 @@ pub(super) fn read_object(raw: &[u8]) -> Map<String, Value> {
 
 /// The parameters of a schema, as many as there is room for.
 fn write_parameters(schema: &Map<String, Value>) -> String {
-    let empty = Map::new();
-    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .take(MAX_PROPERTIES)
-        .collect();
-    let shown = properties.iter().take(MAX_PROPERTIES);
-    let (first, last): (Vec<_>, Vec<_>) =
-        shown.partition(|(name, _)| required.contains(&name.as_str()));
-    let types = TypeWriter { root: schema };
+    let (members, is_cut) = read_members(schema, MEMBERS);
+    let types = TypeWriter(SchemaReader { root: schema, max_depth: MAX_DEPTH });
     let mut out = String::new();
-    let mut is_cut = properties.len() > MAX_PROPERTIES || has_hidden_parameters(schema);
-    for (name, rules) in first.into_iter().chain(last) {
-        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+    let mut is_cut = is_cut || has_hidden_parameters(schema);
+    for SchemaMember { name, schema, is_required } in members {
+        let mark = if is_required { "" } else { "?" };
         let separator = if out.is_empty() { "" } else { ", " };
-        let one = format!("{separator}{}{mark}: {}", on_one_line(name), types.write(rules, 0));
+        let one = format!("{separator}{}{mark}: {}", on_one_line(name), types.write(schema, 0));
         if out.chars().count() + one.chars().count() > MAX_PARAMETERS {
             is_cut = true;
             break;
@@ -111,96 +102,64 @@ fn has_hidden_parameters(schema: &Map<String, Value>) -> bool {
 }
 
 /// Writes types of one schema.
-struct TypeWriter<'a> {
-    /// The target of local references.
-    root: &'a Map<String, Value>,
-}
+struct TypeWriter<'a>(SchemaReader<'a>);
 
-impl TypeWriter<'_> {
-    fn write(&self, rules: &Value, depth: usize) -> String {
-        let rules = match rules {
-            Value::Object(rules) => rules,
-            Value::Bool(false) => return "never".to_owned(),
-            _ => return "any".to_owned(),
+impl<'a> TypeWriter<'a> {
+    fn write(&self, schema: &'a Value, depth: usize) -> String {
+        let mut written = match self.0.read(schema, depth) {
+            SchemaShape::Any => return "any".to_owned(),
+            SchemaShape::Never => return "never".to_owned(),
+            SchemaShape::TooDeep => return "…".to_owned(),
+            SchemaShape::Reference(Some(found)) => return self.write(found, depth + 1),
+            SchemaShape::Reference(None) => return "any*".to_owned(),
+            SchemaShape::Values(values) => write_values(values),
+            SchemaShape::Rules(rules) => self.write_rules(rules, depth),
         };
-        if depth > MAX_DEPTH {
-            return "…".to_owned();
-        }
-        if let Some(target) = rules.get("$ref").and_then(Value::as_str) {
-            return match resolve_reference(self.root, target) {
-                Some(found) => self.write(found, depth + 1),
-                None => "any*".to_owned(),
-            };
-        }
-        let mut written = self.write_kind(rules, depth);
-        if has_further_rules(rules) && !written.ends_with(['*', '…', '}']) {
+        if has_further_rules(schema) && !written.ends_with(['*', '…', '}']) {
             written.push('*');
         }
         written
     }
 
-    fn write_kind(&self, rules: &Map<String, Value>, depth: usize) -> String {
-        if let Some(values) = rules.get("enum").and_then(Value::as_array) {
-            return write_values(values);
+    fn write_rules(&self, rules: SchemaRules<'a>, depth: usize) -> String {
+        if let Some(members) = rules.unions().next() {
+            let members = members.iter().take(MAX_UNION + 1);
+            return write_union(members.map(|schema| self.write(schema, depth + 1)));
         }
-        if let Some(value) = rules.get("const") {
-            return write_values(std::slice::from_ref(value));
-        }
-        let union = ["anyOf", "oneOf"].into_iter().find_map(|key| rules.get(key)?.as_array());
-        if let Some(members) = union {
-            let kinds =
-                members.iter().take(MAX_UNION + 1).map(|rules| self.write(rules, depth + 1));
-            return write_union(kinds);
-        }
-        if let Some([only]) = rules.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        if let Some([only]) = rules.all_of() {
             return self.write(only, depth + 1);
         }
-        match rules.get("type") {
-            Some(Value::String(kind)) => self.write_named(kind, rules, depth),
-            Some(Value::Array(kinds)) => write_union(
-                kinds
-                    .iter()
-                    .take(MAX_UNION + 1)
-                    .filter_map(|kind| Some(self.write_named(kind.as_str()?, rules, depth))),
-            ),
-            _ if rules.contains_key("properties") => "{…}".to_owned(),
-            _ if rules.contains_key("items") => self.write_named("array", rules, depth),
-            _ => "any".to_owned(),
+        match rules.kinds() {
+            SchemaKinds::All => "any".to_owned(),
+            SchemaKinds::Implied("array") if rules.items().is_none() => "any".to_owned(),
+            SchemaKinds::One(kind) | SchemaKinds::Implied(kind) => {
+                self.write_kind(kind, rules, depth)
+            }
+            SchemaKinds::Listed(kinds) => {
+                let kinds = kinds.iter().take(MAX_UNION + 1).filter_map(Value::as_str);
+                write_union(kinds.map(|kind| self.write_kind(kind, rules, depth)))
+            }
         }
     }
 
-    fn write_named(&self, kind: &str, rules: &Map<String, Value>, depth: usize) -> String {
+    fn write_kind(&self, kind: &str, rules: SchemaRules<'a>, depth: usize) -> String {
         match kind {
+            "array" => match rules.items().map(|items| self.write(items, depth + 1)) {
+                Some(items) if items.contains('|') => format!("({items})[]"),
+                Some(items) => format!("{items}[]"),
+                None => "any[]".to_owned(),
+            },
+            "object" => "{…}".to_owned(),
             "integer" => "int".to_owned(),
             "boolean" => "bool".to_owned(),
-            "object" => "{…}".to_owned(),
-            "array" => {
-                let items = rules.get("items").map(|items| self.write(items, depth + 1));
-                match items {
-                    Some(items) if items.contains('|') => format!("({items})[]"),
-                    Some(items) => format!("{items}[]"),
-                    None => "any[]".to_owned(),
-                }
-            }
             "string" | "number" | "null" => kind.to_owned(),
             _ => "any*".to_owned(),
         }
     }
 }
 
-/// The target of a local reference of a schema: a JSON pointer of two steps.
-pub(super) fn resolve_reference<'a>(
-    root: &'a Map<String, Value>,
-    target: &str,
-) -> Option<&'a Value> {
-    let mut steps = target.strip_prefix("#/")?.split('/');
-    let (folder, name) = (steps.next()?, steps.next()?);
-    let is_definition = matches!(folder, "$defs" | "definitions") && steps.next().is_none();
-    is_definition.then(|| root.get(folder)?.get(name)).flatten()
-}
-
 /// Returns true if a schema has rules that its type does not show.
-fn has_further_rules(rules: &Map<String, Value>) -> bool {
+fn has_further_rules(schema: &Value) -> bool {
     let shown = [
         "type",
         "enum",
@@ -227,7 +186,7 @@ fn has_further_rules(rules: &Map<String, Value>) -> bool {
     let is_single = |key: &str, value: &Value| {
         key == "allOf" && value.as_array().is_some_and(|all| all.len() == 1)
     };
-    rules.iter().any(|(key, value)| {
+    schema.as_object().into_iter().flatten().any(|(key, value)| {
         !shown.contains(&key.as_str()) && !key.starts_with("x-") && !is_single(key, value)
     })
 }
@@ -296,8 +255,8 @@ pub(super) fn on_one_line(text: &str) -> String {
 const MAX_PARAMETERS: usize = 170;
 /// The most characters of a description.
 const MAX_DESCRIPTION: usize = 120;
-/// The most properties of a schema that are read.
-const MAX_PROPERTIES: usize = 256;
+/// The properties of a schema that are read.
+const MEMBERS: MemberBounds = MemberBounds { shown: 256, searched: 256 };
 /// The deepest schema that is read.
 const MAX_DEPTH: usize = 6;
 /// The most kinds of a union.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::ToolSignature;
 use super::*;
 
 fn declare(tool: &Value) -> String {
@@ -183,7 +184,42 @@ fn real_definitions_have_declarations_that_fit() {
     }
 }
 
+/// Any schema, with keywords that lead to other schemas, and references to itself.
+fn any_schema() -> impl Strategy<Value = Value> {
+    let kinds = ["string", "integer", "object", "array", "strange"];
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        prop::sample::select(vec!["#/$defs/A", "#/$defs/none", "#"])
+            .prop_map(|target| json!({ "$ref": target })),
+        prop::sample::select(kinds.to_vec()).prop_map(|kind| json!({ "type": [kind, "null"] })),
+        ".{0,200}".prop_map(|text| json!({"enum": vec![text; 40]})),
+    ];
+    let keywords = ["anyOf", "oneOf", "allOf", "prefixItems", "items", "properties"];
+    leaf.prop_recursive(5, 200, 20, move |inner| {
+        let schemas = prop::collection::vec(inner.clone(), 0..20);
+        let members = prop::collection::btree_map(".{0,40}", inner.clone(), 0..20);
+        let keyword = prop::sample::select(keywords.to_vec());
+        (keyword, schemas, members, inner).prop_map(
+            |(keyword, schemas, members, one)| match keyword {
+                "properties" => json!({ keyword: members, "additionalProperties": one }),
+                "items" => json!({ keyword: one, "nullable": true }),
+                _ => json!({ keyword: schemas }),
+            },
+        )
+    })
+}
+
 proptest! {
+    #[test]
+    fn both_printers_of_schemas_end_within_their_bounds(schema in any_schema()) {
+        let root = json!({"properties": {"a": schema, "b": {"$ref": "#/$defs/A"}}, "$defs": {"A": schema}});
+        let tool = json!({"name": "t", "inputSchema": root, "outputSchema": root});
+        let line = ToolSignature::from_raw(tool.to_string().as_bytes()).to_string();
+        prop_assert!(line.chars().count() < 200 && line.lines().count() == 1, "{}", line);
+        let text = declare(&tool);
+        prop_assert!(text.len() < 16_000 && text.lines().count() == 1, "{}", text.len());
+    }
+
     #[test]
     fn anything_has_a_declaration_that_is_bounded_and_visible(description in ".*", name in ".*", value in ".*") {
         let tool = json!({

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::super::signature::resolve_reference;
+use super::super::schema_shape::{
+    FurtherMembers, MemberBounds, SchemaKinds, SchemaMember, SchemaReader, SchemaRules, SchemaShape,
+};
 use super::script_name::is_identifier;
 use crate::text::{escape_controls, escape_invisible};
 
@@ -11,15 +13,15 @@ use crate::text::{escape_controls, escape_invisible};
 /// Every type and every property is written only while there is room. So the length bounds the
 /// work, even for references that lead to themselves.
 pub(super) struct TypeText<'a> {
-    /// The target of local references.
-    root: &'a Map<String, Value>,
+    reader: SchemaReader<'a>,
     out: String,
 }
 
 impl<'a> TypeText<'a> {
     pub(super) fn of_schema(root: &'a Map<String, Value>) -> Self {
-        let mut text = Self { root, out: String::new() };
-        text.write_rules(root, 0);
+        let reader = SchemaReader { root, max_depth: MAX_DEPTH };
+        let mut text = Self { reader, out: String::new() };
+        text.write_shape(reader.read_rules(root, 0), 0);
         text
     }
 
@@ -31,53 +33,35 @@ impl<'a> TypeText<'a> {
         self.out.len() > MAX_TYPE
     }
 
-    fn write(&mut self, rules: &'a Value, depth: usize) {
-        match rules {
-            Value::Object(rules) => self.write_rules(rules, depth),
-            Value::Bool(false) => self.out.push_str("never"),
-            _ => self.out.push_str("any"),
-        }
+    fn write(&mut self, schema: &'a Value, depth: usize) {
+        self.write_shape(self.reader.read(schema, depth), depth);
     }
 
-    fn write_rules(&mut self, rules: &'a Map<String, Value>, depth: usize) {
-        if depth > MAX_DEPTH || self.is_full() {
-            self.out.push_str(LEFT_OUT);
-            return;
-        }
-        if let Some(target) = rules.get("$ref").and_then(Value::as_str) {
-            return match resolve_reference(self.root, target) {
-                Some(found) => self.write(found, depth + 1),
-                None => self.out.push_str("any"),
-            };
-        }
-        if let Some(values) = rules.get("enum").and_then(Value::as_array) {
-            return self.write_values(values);
-        }
-        if let Some(value) = rules.get("const") {
-            return self.write_values(std::slice::from_ref(value));
-        }
-        let is_nullable = rules.get("nullable") == Some(&Value::Bool(true));
-        if is_nullable {
-            self.out.push('(');
-        }
-        self.write_parts(rules, depth);
-        if is_nullable {
-            self.out.push_str(") | null");
+    fn write_shape(&mut self, shape: SchemaShape<'a>, depth: usize) {
+        match shape {
+            SchemaShape::Any => self.out.push_str("any"),
+            SchemaShape::Never => self.out.push_str("never"),
+            SchemaShape::TooDeep => self.out.push_str(LEFT_OUT),
+            _ if self.is_full() => self.out.push_str(LEFT_OUT),
+            SchemaShape::Reference(Some(found)) => self.write(found, depth + 1),
+            SchemaShape::Reference(None) => self.out.push_str("any"),
+            SchemaShape::Values(values) => self.write_values(values),
+            SchemaShape::Rules(rules) if rules.is_nullable() => {
+                self.out.push('(');
+                self.write_rules(rules, depth);
+                self.out.push_str(") | null");
+            }
+            SchemaShape::Rules(rules) => self.write_rules(rules, depth),
         }
     }
 
     /// Writes a schema's own rules, and the schemas that it combines.
-    fn write_parts(&mut self, rules: &'a Map<String, Value>, depth: usize) {
-        let combined =
-            |keyword| rules.get(keyword).and_then(Value::as_array).filter(|all| !all.is_empty());
-        let unions: Vec<_> = ["anyOf", "oneOf"].into_iter().filter_map(combined).collect();
-        let all = combined("allOf");
-        let has_own = ["properties", "additionalProperties", "items", "prefixItems"]
-            .iter()
-            .any(|keyword| rules.contains_key(*keyword));
+    fn write_rules(&mut self, rules: SchemaRules<'a>, depth: usize) {
+        let unions: Vec<_> = rules.unions().filter(|members| !members.is_empty()).collect();
+        let all = rules.all_of().filter(|members| !members.is_empty());
         let is_alone = unions.is_empty() && all.is_none();
         let mut separator = "";
-        if has_own || is_alone {
+        if rules.has_parts() || is_alone {
             self.write_own(rules, depth);
             separator = " & ";
         }
@@ -117,26 +101,23 @@ impl<'a> TypeText<'a> {
         }
     }
 
-    fn write_own(&mut self, rules: &'a Map<String, Value>, depth: usize) {
-        match rules.get("type") {
-            Some(Value::String(kind)) => self.write_named(kind, rules, depth),
-            Some(Value::Array(kinds)) => {
-                for (index, kind) in
-                    kinds.iter().filter_map(Value::as_str).take(MAX_KINDS).enumerate()
-                {
+    fn write_own(&mut self, rules: SchemaRules<'a>, depth: usize) {
+        match rules.kinds() {
+            SchemaKinds::All => self.out.push_str("any"),
+            SchemaKinds::One(kind) | SchemaKinds::Implied(kind) => {
+                self.write_kind(kind, rules, depth);
+            }
+            SchemaKinds::Listed(kinds) => {
+                let kinds = kinds.iter().filter_map(Value::as_str).take(MAX_KINDS);
+                for (index, kind) in kinds.enumerate() {
                     self.out.push_str(if index > 0 { " | " } else { "" });
-                    self.write_named(kind, rules, depth);
+                    self.write_kind(kind, rules, depth);
                 }
             }
-            _ if rules.contains_key("properties") => self.write_object(rules, depth),
-            _ if rules.contains_key("items") || rules.contains_key("prefixItems") => {
-                self.write_array(rules, depth);
-            }
-            _ => self.out.push_str("any"),
         }
     }
 
-    fn write_named(&mut self, kind: &str, rules: &'a Map<String, Value>, depth: usize) {
+    fn write_kind(&mut self, kind: &str, rules: SchemaRules<'a>, depth: usize) {
         match kind {
             "object" => self.write_object(rules, depth),
             "array" => self.write_array(rules, depth),
@@ -146,8 +127,8 @@ impl<'a> TypeText<'a> {
         }
     }
 
-    fn write_array(&mut self, rules: &'a Map<String, Value>, depth: usize) {
-        if let Some(members) = rules.get("prefixItems").and_then(Value::as_array) {
+    fn write_array(&mut self, rules: SchemaRules<'a>, depth: usize) {
+        if let Some(members) = rules.first_items() {
             self.out.push('[');
             for (index, member) in members.iter().enumerate() {
                 self.out.push_str(if index > 0 { ", " } else { "" });
@@ -161,7 +142,7 @@ impl<'a> TypeText<'a> {
             return;
         }
         let start = self.out.len();
-        match rules.get("items") {
+        match rules.items() {
             Some(items) => self.write(items, depth + 1),
             None => self.out.push_str("any"),
         }
@@ -174,61 +155,38 @@ impl<'a> TypeText<'a> {
         self.out.push_str("[]");
     }
 
-    fn write_object(&mut self, rules: &'a Map<String, Value>, depth: usize) {
-        let properties = rules.get("properties").and_then(Value::as_object);
-        let further = match rules.get("additionalProperties") {
-            Some(Value::Bool(false)) => None,
-            Some(further @ Value::Object(_)) => Some(Some(further)),
-            _ => Some(None),
-        };
-        let properties = properties.filter(|properties| !properties.is_empty());
-        let Some(properties) = properties else {
-            match further {
-                None => self.out.push_str("{}"),
-                Some(None) => self.out.push_str("Record<string, any>"),
-                Some(Some(rules)) => {
-                    self.out.push_str("Record<string, ");
-                    self.write(rules, depth + 1);
-                    self.out.push('>');
-                }
+    fn write_object(&mut self, rules: SchemaRules<'a>, depth: usize) {
+        let (members, is_cut) = rules.members(PROPERTIES);
+        let further = rules.further_members();
+        if !members.is_empty() {
+            self.write_properties(&members, is_cut, depth);
+        }
+        match further {
+            FurtherMembers::Typed(schema) => {
+                self.out.push_str(if members.is_empty() { "" } else { " & " });
+                self.out.push_str("Record<string, ");
+                self.write(schema, depth + 1);
+                self.out.push('>');
             }
-            return;
-        };
-        self.write_properties(properties, rules, depth);
-        if let Some(Some(further)) = further {
-            self.out.push_str(" & Record<string, ");
-            self.write(further, depth + 1);
-            self.out.push('>');
+            FurtherMembers::Any if members.is_empty() => self.out.push_str("Record<string, any>"),
+            FurtherMembers::Forbidden if members.is_empty() => self.out.push_str("{}"),
+            FurtherMembers::Any | FurtherMembers::Forbidden => {}
         }
     }
 
-    fn write_properties(
-        &mut self,
-        properties: &'a Map<String, Value>,
-        rules: &Map<String, Value>,
-        depth: usize,
-    ) {
-        let required = rules.get("required").and_then(Value::as_array);
-        let required: Vec<&str> =
-            required.into_iter().flatten().filter_map(Value::as_str).take(MAX_PROPERTIES).collect();
-        // The required ones first: optional ones are omitted before them.
-        let (first, last): (Vec<_>, Vec<_>) = properties
-            .iter()
-            .take(MAX_LOOKED_AT)
-            .partition(|(name, _)| required.contains(&name.as_str()));
-        let mut is_cut = properties.len() > MAX_PROPERTIES;
+    fn write_properties(&mut self, members: &[SchemaMember<'a>], is_cut: bool, depth: usize) {
+        let (mut separator, mut is_cut) = ("", is_cut);
         self.out.push_str("{ ");
-        for (index, (name, property)) in
-            first.into_iter().chain(last).take(MAX_PROPERTIES).enumerate()
-        {
+        for member in members {
             if self.is_full() {
                 is_cut = true;
                 break;
             }
-            self.out.push_str(if index > 0 { "; " } else { "" });
-            self.out.push_str(&property_name(name));
-            self.out.push_str(if required.contains(&name.as_str()) { ": " } else { "?: " });
-            self.write(property, depth + 1);
+            self.out.push_str(separator);
+            self.out.push_str(&property_name(member.name));
+            self.out.push_str(if member.is_required { ": " } else { "?: " });
+            self.write(member.schema, depth + 1);
+            separator = "; ";
         }
         self.out.push_str(if is_cut { "; /* … */ }" } else { " }" });
     }
@@ -303,10 +261,8 @@ const LEFT_OUT: &str = "any /* … */";
 const MAX_TYPE: usize = 3_500;
 /// The deepest type that is written.
 const MAX_DEPTH: usize = 8;
-/// The most properties of an object.
-const MAX_PROPERTIES: usize = 48;
-/// The most properties that are searched for required ones.
-const MAX_LOOKED_AT: usize = 512;
+/// The properties of an object that are written.
+const PROPERTIES: MemberBounds = MemberBounds { shown: 48, searched: 512 };
 /// The most members of a union, an intersection or a tuple.
 const MAX_MEMBERS: usize = 12;
 /// The most names of kinds in one `type`.
