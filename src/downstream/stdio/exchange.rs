@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::call::{Answer as Judged, Failure};
-use crate::codec::sse::{ResumePoint, SseReader};
+use crate::codec::sse::{ReopenAttempt, ResumePoint, SseReader};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Era, Method, code, meta, notification};
 
@@ -131,23 +131,21 @@ impl<E: McpPeer> PipedCall<E> {
     /// Reopens a stream that ended before its answer, if it can be resumed (2025-11-25, Streamable
     /// HTTP, "Resumability and Redelivery").
     async fn resume(&self, point: Option<ResumePoint>) -> Option<SseReader<E::Body>> {
-        let mut point = point.filter(|_| self.asked.era() == Era::Legacy)?;
-        loop {
-            sleep(point.wait()?).await;
-            let request = headers::get(self.bridge().session_headers(), point.header());
-            if let Ok(response) = self.bridge().endpoint.send(request).await {
-                match PipedReply::read(response, self.bridge().bounds.answer).await {
-                    Ok(PipedReply::Events(mut events)) => {
-                        events.continue_from(point);
-                        return Some(events);
-                    }
-                    // A repetition would get the same response.
-                    Ok(PipedReply::Whole(..)) => return None,
-                    Err(_) => {}
-                }
+        let point = point.filter(|_| self.asked.era() == Era::Legacy)?;
+        let reopening = point.reopen(|last_id| async move {
+            let request = headers::get(self.bridge().session_headers(), Some(last_id));
+            let Ok(response) = self.bridge().endpoint.send(request).await else {
+                return ReopenAttempt::Later;
+            };
+            match PipedReply::read(response, self.bridge().bounds.answer).await {
+                Ok(PipedReply::Events(events)) => ReopenAttempt::Open(events),
+                Ok(PipedReply::Whole(..)) => ReopenAttempt::Never,
+                Err(_) => ReopenAttempt::Later,
             }
-            point.attempt_failed();
-        }
+        });
+        let (mut events, point) = reopening.await?;
+        events.continue_from(point);
+        Some(events)
     }
 
     /// Handles the loss of the stream. A subscription that ends without its answer is reported by a

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method as HttpMethod};
 
-use crate::codec::sse::ResumePoint;
+use crate::codec::sse::{ReopenAttempt, ResumePoint};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, MediaType, header};
 use crate::policy::Holder;
@@ -42,19 +42,13 @@ enum ResumeStage {
     /// A connection is open.
     Open(Box<MessageStream>),
     /// The connection has ended, and another is being opened.
-    Resuming { next: Pin<Box<dyn Future<Output = ResumeAttempt> + Send>>, point: ResumePoint },
+    Resuming(Pin<Box<dyn Future<Output = Option<ReopenedStream>> + Send>>),
     /// The connection has ended, and the stream is not resumed.
     Over,
 }
 
-/// The result of an attempt to resume.
-enum ResumeAttempt {
-    Open(Box<MessageStream>),
-    /// The attempt failed, and may be repeated.
-    Later(UpstreamError),
-    /// The server refuses to resume.
-    Never(UpstreamError),
-}
+/// A stream, and the point that it continues from.
+type ReopenedStream = (Box<MessageStream>, ResumePoint);
 
 /// An item of a stream.
 pub(super) enum StreamItem {
@@ -107,20 +101,26 @@ impl Resumable {
                     }
                     ended @ (Ok(None) | Err(UpstreamError::Broken(_))) => {
                         let Some(point) = self.resume_point() else { return ended.map(|_| None) };
-                        let retry = point.retry();
-                        if !self.attempt(point) {
+                        if !point.can_reopen() {
                             return ended.map(|_| None);
                         }
+                        let retry = point.retry();
+                        self.begin_resuming(point);
                         if let (Ok(_), Some(wait)) = (ended, retry) {
                             return Ok(Some(StreamItem::Pause(wait)));
                         }
                     }
                     Err(fault) => return Err(fault),
                 },
-                ResumeStage::Resuming { next, point } => {
-                    let attempt = poll_fn(|cx| next.as_mut().poll(cx)).await;
-                    let point = point.clone();
-                    self.judge(attempt, point)?;
+                ResumeStage::Resuming(next) => {
+                    let Some((mut events, point)) = poll_fn(|cx| next.as_mut().poll(cx)).await
+                    else {
+                        self.stage = ResumeStage::Over;
+                        return Err(UpstreamError::NoAnswer);
+                    };
+                    events.events.continue_from(point);
+                    self.stage = ResumeStage::Open(events);
+                    self.charge_events();
                 }
                 ResumeStage::Over => return Ok(None),
             }
@@ -160,62 +160,42 @@ impl Resumable {
         events.events.resume_point().filter(|_| self.shared.peer.era() == Era::Legacy)
     }
 
-    fn judge(
-        &mut self,
-        attempt: ResumeAttempt,
-        mut point: ResumePoint,
-    ) -> Result<(), UpstreamError> {
-        match attempt {
-            ResumeAttempt::Open(mut events) => {
-                events.events.continue_from(point);
-                self.stage = ResumeStage::Open(events);
-                self.charge_events();
-                return Ok(());
-            }
-            ResumeAttempt::Later(fault) => {
-                tracing::debug!(server = %self.shared.server, fault = self.shared.inbox.describe(&fault), "a stream cannot be resumed yet");
-                point.attempt_failed();
-                if self.attempt(point) {
-                    return Ok(());
-                }
-            }
-            ResumeAttempt::Never(fault) => {
-                tracing::debug!(server = %self.shared.server, fault = self.shared.inbox.describe(&fault), "a stream cannot be resumed");
-            }
+    fn begin_resuming(&mut self, point: ResumePoint) {
+        // Responses on the following connections may be those of other requests.
+        if let Some(id) = point.header() {
+            self.headers.insert(header::LAST_EVENT_ID, id);
         }
-        self.stage = ResumeStage::Over;
-        Err(UpstreamError::NoAnswer)
-    }
-
-    /// Schedules a request for the stream from `point` on. Returns false after too many attempts,
-    /// or if the event id is not a valid header value.
-    fn attempt(&mut self, point: ResumePoint) -> bool {
-        let (Some(value), Some(wait)) = (point.header(), point.wait()) else { return false };
-        self.headers.insert(header::LAST_EVENT_ID, value);
         let (shared, headers) = (Arc::clone(&self.shared), self.headers.clone());
-        let next = Box::pin(async move {
-            tokio::time::sleep(wait).await;
-            resume(&shared, headers).await
-        });
-        self.stage = ResumeStage::Resuming { next, point };
-        true
+        self.stage = ResumeStage::Resuming(Box::pin(async move {
+            point.reopen(|_| resume(&shared, headers.clone())).await
+        }));
     }
 }
 
-async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
+async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ReopenAttempt<Box<MessageStream>> {
     headers.insert(ACCEPT, MediaType::EVENTS);
     let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
         Ok(response) => response,
         Err(fault @ (UpstreamError::Connect(_) | UpstreamError::Broken(_))) => {
-            return ResumeAttempt::Later(fault);
+            return retry_later(shared, &fault);
         }
-        Err(fault) => return ResumeAttempt::Never(fault),
+        Err(fault) => return give_up(shared, &fault),
     };
     let status = response.status();
     match HttpReply::read(response, shared.limit).await {
-        Ok(HttpReply::Events(events)) => ResumeAttempt::Open(events),
-        Ok(_) if status.is_server_error() => ResumeAttempt::Later(UpstreamError::of_status(status)),
-        Ok(_) => ResumeAttempt::Never(UpstreamError::of_status(status)),
-        Err(fault) => ResumeAttempt::Never(fault),
+        Ok(HttpReply::Events(events)) => ReopenAttempt::Open(events),
+        Ok(_) if status.is_server_error() => retry_later(shared, &UpstreamError::of_status(status)),
+        Ok(_) => give_up(shared, &UpstreamError::of_status(status)),
+        Err(fault) => give_up(shared, &fault),
     }
+}
+
+fn retry_later<S>(shared: &HttpShared, fault: &UpstreamError) -> ReopenAttempt<S> {
+    tracing::debug!(server = %shared.server, fault = shared.inbox.describe(fault), "a stream cannot be resumed yet");
+    ReopenAttempt::Later
+}
+
+fn give_up<S>(shared: &HttpShared, fault: &UpstreamError) -> ReopenAttempt<S> {
+    tracing::debug!(server = %shared.server, fault = shared.inbox.describe(fault), "a stream cannot be resumed");
+    ReopenAttempt::Never
 }

@@ -20,7 +20,7 @@ use crate::text::skip_byte_order_mark;
 use super::large_message::{make_room, take_first};
 
 pub use encode::{DataEncoder, OpenMessage, comment, message, message_with, priming, retry};
-pub use reader::{ResumePoint, SseReader};
+pub use reader::{ReopenAttempt, ResumePoint, SseReader};
 
 /// One event of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::task::consume_budget;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
 use crate::clock;
@@ -227,9 +227,46 @@ impl ResumePoint {
     }
 
     /// Notes an attempt that failed.
-    pub fn attempt_failed(&mut self) {
+    fn attempt_failed(&mut self) {
         self.backoff.next_wait();
     }
+
+    /// Returns true if the stream can be opened again: there were not too many attempts in a row,
+    /// and the id is a valid header value.
+    pub fn can_reopen(&self) -> bool {
+        self.wait().is_some() && self.header().is_some()
+    }
+
+    /// Opens the stream again by `attempt`, which receives the value of `Last-Event-ID`. Waits
+    /// before each attempt. Returns the stream, which continues from the returned point, or `None`
+    /// if it cannot be opened again.
+    pub async fn reopen<S, F>(
+        mut self,
+        mut attempt: impl FnMut(HeaderValue) -> F,
+    ) -> Option<(S, Self)>
+    where
+        F: Future<Output = ReopenAttempt<S>>,
+    {
+        loop {
+            sleep(self.wait()?).await;
+            match attempt(self.header()?).await {
+                ReopenAttempt::Open(stream) => return Some((stream, self)),
+                ReopenAttempt::Later => self.attempt_failed(),
+                ReopenAttempt::Never => return None,
+            }
+        }
+    }
+}
+
+/// The result of an attempt to open a stream again.
+#[derive(Debug)]
+pub enum ReopenAttempt<S> {
+    /// The stream.
+    Open(S),
+    /// The attempt failed, and may be repeated.
+    Later,
+    /// A repetition would get the same response.
+    Never,
 }
 
 /// Limit of the lines without an event, and events without a message, in a second: a server keeps a
@@ -268,6 +305,39 @@ mod tests {
         assert_eq!(point.wait(), Some(LEAST_WAIT));
         let point = read("data: 1\n\n", Some(point)).await.unwrap();
         assert_eq!(point.header().unwrap(), "2", "kept across connections");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_opened_again_until_an_attempt_is_final() {
+        let point = read("id: 1\n\n", None).await.unwrap();
+        assert!(point.can_reopen());
+        let mut attempts = 0;
+        let opened = point.clone().reopen(|id| {
+            assert_eq!(id, "1");
+            attempts += 1;
+            let third = attempts == 3;
+            async move { if third { ReopenAttempt::Open("stream") } else { ReopenAttempt::Later } }
+        });
+        let (stream, next) = opened.await.unwrap();
+        assert_eq!(
+            (stream, next.wait()),
+            ("stream", Some(Duration::from_secs(2))),
+            "after two failures"
+        );
+        let mut attempts = 0;
+        let never = point.clone().reopen(|_| {
+            attempts += 1;
+            async { ReopenAttempt::<()>::Never }
+        });
+        assert!(never.await.is_none());
+        assert_eq!(attempts, 1);
+        let later = point.reopen(|_| {
+            attempts += 1;
+            async { ReopenAttempt::<()>::Later }
+        });
+        assert!(later.await.is_none());
+        assert_eq!(attempts, 1 + 6);
+        assert!(!read("id: \x01\n\n", None).await.unwrap().can_reopen(), "no header value");
     }
 
     #[tokio::test]
