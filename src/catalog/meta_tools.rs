@@ -136,13 +136,14 @@ fn listed_form(tool: MetaTool) -> Value {
         MetaTool::Find => json!({
             "name": name, "title": "Find tools",
             "description": "Finds tools by their purpose, the best match first. Most tools are \
-                            not listed: search before you answer that a task is impossible. Each \
-                            result is a signature; `*` and `…` mark omitted parts, which \
-                            describe_tools returns.",
+                            not listed: search before you answer that a task is impossible. \
+                            Search in English: most definitions are in English. Each result is a \
+                            signature; `*` and `…` mark omitted parts, which describe_tools \
+                            returns.",
             "inputSchema": object_schema(&json!({
                 "query": {
                     "type": "string", "minLength": 1, "maxLength": MAX_QUERY,
-                    "description": "The task, in a few words.",
+                    "description": "The task, in a few English words.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND,
                     "description": format!("The maximum number of results; {FOUND} by default.") },

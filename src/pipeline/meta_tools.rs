@@ -268,7 +268,7 @@ fn find_elements(
     let noun = kind.member();
     let head = match found.first() {
         None if count == 0 => format!("There are no {noun}."),
-        None => format!("None of {count} {noun} matches. Try other words."),
+        None => format!("None of {count} {noun} matches. Try other words, in English."),
         Some(best) if !best.is_confident => {
             format!("None of {count} {noun} fits well. The nearest:")
         }

@@ -108,6 +108,23 @@ async fn tools_are_found_described_and_called_in_both_eras() {
 }
 
 #[tokio::test]
+async fn a_search_asks_for_english_and_knows_common_words_of_other_languages() {
+    let (_upstreams, builder) = tracker_behind(SEARCH).await;
+    let gateway = builder.start().await;
+    for (era, client) in gateway.both().await {
+        let tools = client.tools().await;
+        let find = tools.iter().find(|tool| tool["name"] == "find_tools").unwrap();
+        assert!(find["description"].as_str().unwrap().contains("Search in English"), "{era}");
+        let query = &find["inputSchema"]["properties"]["query"];
+        assert!(query["description"].as_str().unwrap().contains("English words"), "{era}");
+        let said = client.call("find_tools", json!({ "query": "xyzzy" })).await;
+        assert!(said.text().contains("Try other words, in English."), "{era}: {}", said.text());
+        let lines = found(&client, "neues Ticket eröffnen").await;
+        assert!(lines[0].contains("__create_issue"), "{era}: {lines:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_call_names_the_correct_way() {
     let (upstreams, builder) = tracker_behind(SEARCH).await;
     let gateway = builder.start().await;

@@ -1,12 +1,13 @@
 //! Queries in other languages: detects the language, and translates its commonest words to English.
 //!
-//! Definitions of tools are almost always in English, queries are not. A list for each of eight
-//! languages translates the words of requests; unknown words are searched untranslated.
+//! Definitions of tools are almost always in English, and `find_tools` asks for queries in English. A
+//! list of 250 words in eight languages helps with those that come in another one; unknown words
+//! are searched untranslated.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-use foldhash::{HashMap, HashMapExt as _, HashSet as FastSet};
+use foldhash::HashMap;
 use rust_stemmers::Algorithm;
 
 use super::associations::Associations;
@@ -36,9 +37,7 @@ impl Language {
         let is_english = |word: &&&str| {
             let known = || {
                 let stem = stem_english(word);
-                SynonymGroups::built_in().knows(&stem)
-                    || Associations::built_in().knows(&stem)
-                    || dictionary.is_english(&stem)
+                SynonymGroups::built_in().knows(&stem) || Associations::built_in().knows(&stem)
             };
             is_stop_word(word) || is_question_filler(word) || known()
         };
@@ -107,23 +106,20 @@ pub(super) struct Translation {
     pub(super) terms: Box<[Arc<str>]>,
 }
 
-/// The lists of words in other languages.
+/// The list of words in other languages.
 #[derive(Default)]
 pub(super) struct Dictionary {
     translations: Vec<Translation>,
-    /// The stems of single words of English.
-    english: FastSet<Box<str>>,
     /// By language: words as stems, separated by spaces.
-    spaced: [WordList; Language::ALL.len()],
+    spaced: [WordTable; Language::ALL.len()],
     /// Japanese and Chinese words.
-    unspaced: WordList,
+    unspaced: WordTable,
     /// The most characters of a word in `unspaced`.
     longest: usize,
 }
 
-/// Words with the positions of their translations, in order of words: a third of the size of a map.
-#[derive(Default)]
-struct WordList(Vec<(Box<str>, u16)>);
+/// Words with the positions of their translations.
+type WordTable = HashMap<Box<str>, Vec<usize>>;
 
 /// The text recognised at the start of a run of characters without spaces.
 pub(super) struct UnspacedWord<'a> {
@@ -142,42 +138,31 @@ impl Dictionary {
 
     fn read() -> Self {
         let mut read = Self::default();
-        let mut places = HashMap::new();
-        for (language, list) in LISTS {
-            let mut words = Vec::new();
-            for (english, others) in list.lines().filter_map(read_line) {
-                let place = *places.entry(english).or_insert_with(|| read.add_translation(english));
-                words
-                    .extend(others.split(", ").enumerate().map(|(rank, word)| (rank, word, place)));
-            }
-            // A word's main meaning is the one that lists it as the first translation.
-            words.sort_by_key(|(rank, ..)| *rank);
-            for (_, word, place) in words {
-                match language {
-                    Some(language) => read.add_spaced(language, word, place),
-                    None => read.add_unspaced(word, place),
+        for (english, columns) in LIST.lines().filter_map(read_line) {
+            let place = read.add_translation(english);
+            for (column, words) in columns.enumerate() {
+                for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+                    match Language::ALL.get(column) {
+                        Some(language) => read.add_spaced(*language, word, place),
+                        None => read.add_unspaced(word, place),
+                    }
                 }
             }
         }
-        read.spaced.iter_mut().chain([&mut read.unspaced]).for_each(WordList::sort);
         read
     }
 
-    fn add_translation(&mut self, english: &'static str) -> u16 {
+    fn add_translation(&mut self, english: &'static str) -> usize {
         let stems: Vec<_> = english.split(' ').map(stem_english).collect();
-        if let [stem] = &*stems {
-            self.english.insert((**stem).into());
-        }
-        let place = u16::try_from(self.translations.len()).unwrap_or(u16::MAX);
         self.translations.push(Translation {
             english,
             key: stems.join(" ").into(),
             terms: stems.iter().map(|stem| Arc::from(&**stem)).collect(),
         });
-        place
+        self.translations.len() - 1
     }
 
-    fn add_spaced(&mut self, language: Language, word: &str, place: u16) {
+    fn add_spaced(&mut self, language: Language, word: &str, place: usize) {
         let mut spellings = vec![word.to_owned()];
         if language == Language::German && word.contains(['ä', 'ö', 'ü']) {
             // As typed without these letters.
@@ -188,19 +173,14 @@ impl Dictionary {
             let split = split_words(&spelling);
             let key: Vec<_> =
                 split.iter().map(|word| stem_word(language.algorithm(), &word.text)).collect();
-            words.0.push((key.join(" ").into(), place));
+            add_place(words, key.join(" "), place);
         }
     }
 
-    fn add_unspaced(&mut self, word: &str, place: u16) {
+    fn add_unspaced(&mut self, word: &str, place: usize) {
         let word = fold_text(word);
         self.longest = self.longest.max(word.chars().count());
-        self.unspaced.0.push((word.into(), place));
-    }
-
-    /// Returns true if a stem is that of an English word of the lists.
-    fn is_english(&self, stem: &str) -> bool {
-        self.english.contains(stem)
+        add_place(&mut self.unspaced, word, place);
     }
 
     /// The English translations of a word, or of a phrase with spaces between its words, folded.
@@ -208,7 +188,7 @@ impl Dictionary {
         let stems: Vec<_> =
             phrase.split(' ').map(|word| stem_word(language.algorithm(), word)).collect();
         let words = self.spaced.get(language as usize);
-        words.map(|words| self.resolve(words.find(&stems.join(" ")))).unwrap_or_default()
+        self.resolve(words.and_then(|words| words.get(&*stems.join(" "))))
     }
 
     /// The English translations of both parts of a German compound (`Benutzerkonto`).
@@ -259,49 +239,31 @@ impl Dictionary {
         let ends: Vec<_> =
             run.char_indices().map(|(at, c)| at + c.len_utf8()).take(self.longest).collect();
         ends.into_iter().rev().find_map(|end| {
-            let found = self.resolve(self.unspaced.find(run.get(..end)?));
-            (!found.is_empty()).then_some((end, found))
+            let found = self.unspaced.get(run.get(..end)?)?;
+            Some((end, self.resolve(Some(found))))
         })
     }
 
-    fn resolve(&self, words: &[(Box<str>, u16)]) -> Vec<&Translation> {
-        words.iter().filter_map(|(_, place)| self.translations.get(usize::from(*place))).collect()
+    fn resolve(&self, places: Option<&Vec<usize>>) -> Vec<&Translation> {
+        let places = places.into_iter().flatten();
+        places.filter_map(|place| self.translations.get(*place)).collect()
     }
 }
 
-impl WordList {
-    /// Sorts the words; the translations of one word keep their order.
-    fn sort(&mut self) {
-        self.0.sort_by(|one, other| one.0.cmp(&other.0));
-        self.0.dedup();
-        self.0.shrink_to_fit();
-    }
-
-    /// The entries of a word, one for each translation, the main meaning first.
-    fn find(&self, word: &str) -> &[(Box<str>, u16)] {
-        let start = self.0.partition_point(|(one, _)| **one < *word);
-        let rest = self.0.get(start..).unwrap_or_default();
-        let count = rest.partition_point(|(one, _)| **one == *word);
-        rest.get(..count).unwrap_or_default()
+fn add_place(words: &mut WordTable, word: String, place: usize) {
+    let places = words.entry(word.into()).or_default();
+    if !places.contains(&place) {
+        places.push(place);
     }
 }
 
-/// A line of a list: the English, and the words of the other language.
-fn read_line(line: &'static str) -> Option<(&'static str, &'static str)> {
-    line.split_once(": ").filter(|_| !line.starts_with('#'))
+/// A line of the list: the English, and the words of each language.
+fn read_line(line: &'static str) -> Option<(&'static str, impl Iterator<Item = &'static str>)> {
+    let (english, columns) = line.split_once(": ").filter(|_| !line.starts_with('#'))?;
+    Some((english, columns.split('|')))
 }
 
-/// A list for each language; Japanese and Chinese are read alike.
-const LISTS: [(Option<Language>, &str); 8] = [
-    (Some(Language::German), include_str!("languages/german.txt")),
-    (Some(Language::French), include_str!("languages/french.txt")),
-    (Some(Language::Spanish), include_str!("languages/spanish.txt")),
-    (Some(Language::Portuguese), include_str!("languages/portuguese.txt")),
-    (Some(Language::Italian), include_str!("languages/italian.txt")),
-    (Some(Language::Russian), include_str!("languages/russian.txt")),
-    (None, include_str!("languages/japanese.txt")),
-    (None, include_str!("languages/chinese.txt")),
-];
+const LIST: &str = include_str!("languages.txt");
 
 // Folded words without information about the request.
 const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
@@ -393,16 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_lists_is_read() {
-        for (_, list) in LISTS {
-            for line in list.lines().filter(|line| !line.starts_with('#')) {
-                let (english, words) = line.split_once(": ").unwrap();
-                let is_clean = |word: &str| !word.is_empty() && word.trim() == word;
-                assert!(is_clean(english) && words.split(", ").all(is_clean), "{line}");
-            }
+    fn every_line_of_the_list_has_all_languages() {
+        for line in LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (english, columns) = read_line(line).unwrap();
+            assert!(!english.is_empty() && english.trim() == english, "{line}");
+            assert_eq!(columns.count(), Language::ALL.len() + 2, "{line}");
         }
         let dictionary = Dictionary::built_in();
-        assert!(dictionary.translations.len() < usize::from(u16::MAX));
-        assert!(dictionary.spaced.iter().all(|words| words.0.len() > 1000));
+        assert!(dictionary.translations.len() > 200);
+        assert!(dictionary.spaced.iter().all(|words| words.len() > 200));
     }
 }

@@ -349,8 +349,7 @@ impl std::fmt::Debug for SearchIndex {
     }
 }
 
-/// Reads the built-in word lists, unless they have been read: some 50 ms, which the first query
-/// takes otherwise.
+/// Reads the built-in word lists, unless they have been read. Otherwise the first query reads them.
 pub fn read_word_lists() {
     SynonymGroups::built_in();
     Associations::built_in();
