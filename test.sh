@@ -161,8 +161,12 @@ fi
 
 # --- The code -------------------------------------------------------------------
 
+# Those that the image has, and the README's first command has not.
+features=(--features embedding-models)
+# The program of the README's first command. Clippy does not see it, so its warnings are errors here.
 release() {
-    cargo build --release --locked
+    local log=$beside/release.log
+    time cargo build --release --locked && ! grep -q "^warning" "$log"
 }
 if wanted build; then
     start_beside release
@@ -180,7 +184,7 @@ check_dependencies() {
     "$program" --log-level error --locked check bans licenses sources
 }
 if section lint "cargo clippy, every warning an error; bans, licences and sources of dependencies"; then
-    one cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+    one cargo clippy --quiet --locked --workspace --all-targets "${features[@]}" -- -D warnings
     one check_dependencies
 fi
 # The README's first command, as it stands there, on ports of its own: both example servers have to
@@ -206,9 +210,21 @@ first_command() {
     return "$ready"
 }
 
+# The fault of a configuration that needs more than this build names the build.
+missing_feature() {
+    local folder output status
+    folder=$(mktemp -d)
+    printf '[search.embeddings]\nmodel = "model"\n' >"$folder/gateway.toml"
+    output=$(target/release/trunkline check --config "$folder/gateway.toml" 2>&1)
+    status=$?
+    rm -rf "$folder"
+    [ "$status" -ne 0 ] && grep -F -e "${features[*]}" <<<"$output"
+}
+
 if section build "the release build, begun beside the lint; the README's first command"; then
     one collect release
     one first_command
+    one missing_feature
 fi
 if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs, scripted agents; begun beside the lint"; then
     collect peers || exit 1
@@ -226,7 +242,7 @@ fi
 
 # Every command names the same packages: with others, cargo would compile the gateway once more, and
 # replace the program that tests are running.
-cargo_test=(cargo test --locked --workspace)
+cargo_test=(cargo test --locked --workspace "${features[@]}")
 programs=0 ran=0
 if wanted bench; then
     printf '\n=== programs of the tests  (%ds)\n' $((SECONDS - began))
@@ -258,8 +274,10 @@ if [ ${#waiting[@]} -gt 0 ]; then
     start_beside "${waiting[@]}"
 fi
 
-# Every program but `system`, and the examples in the documentation.
+# Every program but `system`, and the examples in the documentation. Most of these tests wait, for a
+# server or a deadline, and use a third of a processor: twice as many run as there are processors.
 without_peers() {
+    local -x RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
     local status=0
     "${cargo_test[@]}" --no-fail-fast --lib --bins --test '[!s]*' --test 's[!y]*' || status=1
     "${cargo_test[@]}" --no-fail-fast --doc || status=1
@@ -270,7 +288,7 @@ if section test "unit tests, the gateway on real sockets, the README's commands"
     ran=$(grep -c '^     Running ' "$log")
 fi
 if section docs "cargo doc, every warning an error"; then
-    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --workspace --no-deps "${features[@]}"
 fi
 
 unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0, all, " "); for (i = 1; i <= n; i++) bad += all[i] }

@@ -218,12 +218,13 @@ pub enum Profile {
 
 /// Builds the program in a profile, and selects that build.
 pub fn measure(profile: Profile) {
-    let profile = match profile {
-        Profile::Release => "release",
-        Profile::Dist => "dist",
+    let (profile, features) = match profile {
+        Profile::Release => ("release", ""),
+        Profile::Dist => ("dist", "embedding-models"),
     };
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--profile", profile, "--locked", "--bin", "trunkline"]);
+    build.args(["--features", features]);
     build.current_dir(env!("CARGO_MANIFEST_DIR"));
     assert!(build.status().unwrap().success(), "the {profile} build failed");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();

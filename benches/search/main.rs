@@ -2,9 +2,9 @@
 //! `corpora/`.
 //!
 //! `cargo bench --bench search`; `-- --half HALF` asks the questions of one half only, `-- --misses
-//! HALF` shows the questions of a half without a hit. With `-- --embeddings FOLDER` it also
-//! searches by meaning, with the model of that folder, and with `-- --service URL` with the service
-//! there. `--query-prefix TEXT` is prepended to each question for the model.
+//! HALF` shows the questions of a half without a hit. With `--features embedding-models` and `--
+//! --embeddings FOLDER` it also searches by meaning, with the model of that folder, and with `--
+//! --service URL` with the service there. `--query-prefix TEXT` is prepended to each question for the model.
 //!
 //! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of
 //! grade 1, if no tool has grade 2), and 0 otherwise. Tokens are estimated: a quarter of the bytes

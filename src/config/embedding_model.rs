@@ -15,6 +15,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::embeddings::MOST_DIMENSIONS;
 use crate::codec::file::{FileError, read_file};
 use crate::crypto::sha256;
 
@@ -65,6 +66,12 @@ pub enum EmbeddingModelFault {
     /// The library rejects it.
     #[error("the model cannot be used")]
     Model(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl EmbeddingModelFault {
+    /// The correction, as an imperative.
+    pub(super) const HELP: &str =
+        "name the folder with the model's tokenizer.json, model.safetensors and config.json";
 }
 
 impl EmbeddingModel {
@@ -199,8 +206,6 @@ const EMBEDDINGS: [&str; 3] = ["embeddings", "0", "embedding.weight"];
 const MOST_CONFIG: usize = 1 << 20;
 const MOST_TOKENIZER: usize = 64 << 20;
 const MOST_TENSORS: usize = 1 << 30;
-/// The most dimensions of a vector.
-pub(super) const MOST_DIMENSIONS: usize = 8192;
 
 #[cfg(test)]
 mod tests {

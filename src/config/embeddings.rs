@@ -7,7 +7,6 @@ use http::HeaderName;
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use super::embedding_model::{EmbeddingModel, EmbeddingModelFault, MOST_DIMENSIONS};
 use super::events::WebhookUrl;
 use super::macros::section;
 use super::numbers::CountSetting;
@@ -16,6 +15,7 @@ use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::setting::{Setting, TextSetting};
 use super::units::{DurationSetting, SizeSetting};
+use super::{EmbeddingModel, EmbeddingModelFault};
 
 section! {
     /// [Search by meaning](context.md#search-by-meaning) in addition to words: either by a `model`
@@ -26,7 +26,8 @@ section! {
         settings {
             /// The folder of a static model in the format of Model2Vec, with `tokenizer.json`,
             /// `model.safetensors` and `config.json`. It is read with the configuration; nothing
-            /// leaves the process.
+            /// leaves the process. It needs a build with the feature `embedding-models`, such as the
+            /// image.
             model: Option<Arc<EmbeddingModel>> as Option<ModelFolderSetting>,
             /// The endpoint of a service with OpenAI's API for embeddings: `https`, or `http` on this
             /// machine.
@@ -125,7 +126,11 @@ impl TextSetting for PrefixSetting {
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddingSettingsFault {
     /// The folder of the model cannot be used.
-    #[error("not a static embedding model: {}", crate::text::error_chain(.0))]
+    #[cfg_attr(
+        feature = "embedding-models",
+        error("not a static embedding model: {}", crate::text::error_chain(.0))
+    )]
+    #[cfg_attr(not(feature = "embedding-models"), error(transparent))]
     Model(EmbeddingModelFault),
     /// Neither a model nor a service is configured.
     #[error("there is neither `model` nor `url`")]
@@ -145,9 +150,7 @@ impl EmbeddingSettingsFault {
     /// Returns the correction, as an imperative.
     pub(super) fn help(&self) -> &'static str {
         match self {
-            Self::Model(_) => {
-                "name the folder with the model's tokenizer.json, model.safetensors and config.json"
-            }
+            Self::Model(_) => EmbeddingModelFault::HELP,
             Self::NoSource => "add model = \"FOLDER\", or url = \"https://…/v1/embeddings\"",
             Self::TwoSources => "keep one of them",
             Self::NoModelName => {
@@ -188,6 +191,9 @@ pub(super) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader
 const OF_SERVICE: [&str; 7] =
     ["model_name", "headers", "dimensions", "timeout", "batch_timeout", "batch", "max_answer"];
 
+/// The most dimensions of a vector.
+pub(super) const MOST_DIMENSIONS: usize = 8192;
+
 const _: () = assert!(MOST_DIMENSIONS == 8192, "as in the setting `dimensions`");
 
 #[cfg(test)]
@@ -218,7 +224,11 @@ mod tests {
             (
                 &format!("{service}model = \"none\""),
                 "4: search.embeddings.model",
-                "config.json of the model cannot be read",
+                if cfg!(feature = "embedding-models") {
+                    "config.json of the model cannot be read"
+                } else {
+                    "--features embedding-models"
+                },
             ),
             (&format!("{service}model = \"none\""), "2: search.embeddings.url", "both"),
             (

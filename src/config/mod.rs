@@ -31,6 +31,7 @@ mod confirm;
 mod costs;
 mod definitions;
 mod discovery;
+#[cfg(feature = "embedding-models")]
 mod embedding_model;
 mod embeddings;
 mod docs;
@@ -74,6 +75,8 @@ mod tests;
 mod token_checks;
 mod transforms;
 mod units;
+#[cfg(not(feature = "embedding-models"))]
+mod unsupported_model;
 mod vault;
 mod wording;
 
@@ -90,6 +93,7 @@ pub use discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
 pub use docs::{json_schema, reference};
+#[cfg(feature = "embedding-models")]
 pub use embedding_model::{EmbeddingModel, EmbeddingModelFault};
 pub use embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
 pub use events::EventsConfig;
@@ -139,6 +143,10 @@ pub use transforms::{
     ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,
     ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
     ToolArguments, TransformSettings, ValuePath, WhenLarger,
+};
+#[cfg(not(feature = "embedding-models"))]
+pub use unsupported_model::{
+    UnsupportedModel as EmbeddingModel, UnsupportedModelFault as EmbeddingModelFault,
 };
 pub use vault::VaultConfig;
 

@@ -128,7 +128,8 @@ fn the_command_of_the_image_works() {
         arg => arg,
     });
     trunkline(&args.collect::<Vec<_>>()).exits_with(DONE);
-    assert!(dockerfile.contains("cargo build --profile dist --locked"), "linked as one");
+    let build = "cargo build --profile dist --locked --features embedding-models ";
+    assert!(dockerfile.contains(build), "linked as one, with every feature");
 }
 
 #[test]

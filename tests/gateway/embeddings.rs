@@ -7,7 +7,9 @@ use tokio::time::sleep;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::Client;
-use crate::support::embeddings::{Answering, VectorService, write_model};
+#[cfg(feature = "embedding-models")]
+use crate::support::embeddings::write_model;
+use crate::support::embeddings::{Answering, VectorService};
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Step, Upstream, client_table, until, within};
 
@@ -53,6 +55,7 @@ async fn filled(gateway: &Gateway, vectors: usize) {
         .await;
 }
 
+#[cfg(feature = "embedding-models")]
 #[tokio::test]
 async fn a_model_finds_tools_by_meaning_and_sends_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,6 +81,7 @@ async fn a_model_finds_tools_by_meaning_and_sends_nothing() {
     assert_eq!((&status["dimensions"], &status["error"]), (&json!(8), &Value::Null));
 }
 
+#[cfg(feature = "embedding-models")]
 #[tokio::test]
 async fn a_folder_that_is_no_model_is_a_fault_and_the_old_configuration_stays() {
     let folder = tempfile::tempdir().unwrap();

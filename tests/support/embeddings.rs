@@ -1,8 +1,10 @@
 //! A service that computes vectors of texts, or misbehaves as set by a test; and the folder of a
 //! model.
 
+#[cfg(feature = "embedding-models")]
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+#[cfg(feature = "embedding-models")]
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+#[cfg(feature = "embedding-models")]
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -169,6 +172,7 @@ async fn answer(
     Ok(Response::builder().status(status).body(Full::from(body)).unwrap())
 }
 
+#[cfg(feature = "embedding-models")]
 /// Writes the folder of a model that knows these words, each with the number of its meaning.
 pub fn write_model(folder: &Path, words: &[(&str, usize)]) {
     std::fs::create_dir_all(folder).unwrap();
@@ -193,4 +197,5 @@ pub fn write_model(folder: &Path, words: &[(&str, usize)]) {
     std::fs::write(folder.join("model.safetensors"), tensors).unwrap();
 }
 
+#[cfg(feature = "embedding-models")]
 const DIMENSIONS: usize = 8;
