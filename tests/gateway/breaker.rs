@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
+use crate::support::gateway::of;
 use crate::support::{Gateway, Said, Step, Upstream, until, within};
 
 fn down() -> Step {
@@ -26,6 +27,11 @@ fn failing(upstream: &Upstream) -> Arc<AtomicBool> {
 
 async fn state(gateway: &Gateway) -> Value {
     gateway.server("s").await["breaker"]["state"].clone()
+}
+
+/// Waits until the breaker lets a call through again.
+async fn is_half_open(gateway: &Gateway) {
+    gateway.wait_for(|status| of(status, "s")["breaker"]["state"] == "half-open").await;
 }
 
 /// Returns true if the breaker refused a call.
@@ -62,16 +68,8 @@ async fn failures_in_a_row_open_it_and_a_probe_closes_it() {
         assert!(metrics.contains("reason=\"breaker_open\""), "{metrics}");
 
         fails.store(false, Ordering::Relaxed);
-        let closed = within(async {
-            loop {
-                let said = client.call("s__work", json!({})).await;
-                if !is_refused(&said) {
-                    return said;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        assert_eq!(closed.await.text(), "done", "{era}");
+        is_half_open(&gateway).await;
+        assert_eq!(client.call("s__work", json!({})).await.text(), "done", "{era}");
         assert_eq!(state(&gateway).await, "closed");
         fails.store(true, Ordering::Relaxed);
     }
@@ -181,7 +179,7 @@ async fn only_one_call_reaches_a_server_that_may_be_well_again() {
     let gateway = Gateway::with("s", lines).start().await;
     let client = gateway.modern();
     client.call("s__work", json!({})).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    is_half_open(&gateway).await;
     let prober = gateway.modern();
     let probe = tokio::spawn(async move { prober.call("s__work", json!({})).await });
     within(upstream.heard("tools/call", 2)).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::api::{Page, PlainApi};
 use crate::support::upstream::tool;
-use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind};
+use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind, within};
 
 async fn post(gateway: &Gateway, path: &str) -> Said {
     let client = Client::plain(gateway.running.admin.unwrap());
@@ -51,8 +51,16 @@ async fn a_refresh_of_a_document_that_cannot_be_read_is_a_failure() {
     api.removes("/openapi.json");
     api.sets("/openapi.json", Page::new(500, "text/plain", "down"));
     // A recently read document is not read again.
-    tokio::time::sleep(Duration::from_millis(1100)).await;
-    let said = post(&gateway, "/servers/s/refresh").await;
+    let said = within(async {
+        loop {
+            let said = post(&gateway, "/servers/s/refresh").await;
+            if said.status != 200 {
+                return said;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let said = said.await;
     assert_eq!(said.status, 503, "{said:?}");
     assert_eq!(said.json()["error"], "the server could not be listed");
 }

@@ -1,10 +1,12 @@
 //! Servers that start late, stop early, crash and come back.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::gateway::of;
-use crate::support::upstream::Era;
+use crate::support::upstream::{Era, Received};
 use crate::support::{Gateway, Step, Upstream};
 
 #[tokio::test]
@@ -171,13 +173,20 @@ async fn a_silent_server_holds_nothing_up() {
     gateway.stop().await;
 }
 
+fn session_of(received: &Received) -> String {
+    received.header("mcp-session-id").expect("a session").to_owned()
+}
+
 #[tokio::test]
 async fn stopping_closes_sessions_of_servers() {
-    let legacy = Upstream::legacy().await;
-    let gateway = Gateway::with("h", legacy.http()).server("s", legacy.stdio()).start().await;
+    let (http, child) = (Upstream::legacy().await, Upstream::legacy().await);
+    let gateway = Gateway::with("h", http.http()).server("s", child.stdio()).start().await;
     let pid = gateway.server("s").await["pid"].as_u64().unwrap();
     gateway.stop().await;
-    assert_eq!(legacy.all("DELETE").len(), 1, "the session is closed");
+    // One, or a second one on a busy machine, where the first start can take too long.
+    let closed: BTreeSet<_> = http.all("DELETE").iter().map(session_of).collect();
+    let opened = http.all("initialize").len();
+    assert!(opened > 0 && closed.len() == opened, "opened: {opened}, closed: {closed:?}");
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "the child is gone: {stat}");
 }

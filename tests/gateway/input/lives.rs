@@ -121,6 +121,9 @@ async fn legacy_clients_of_modern_servers_count_as_waiting() {
 #[tokio::test]
 async fn the_clients_time_is_not_the_servers() {
     let kinds = legacy().await;
+    for kind in &kinds {
+        kind.upstream.does("never", |_| vec![Step::Never]);
+    }
     let gateway = kinds.iter().fold(Gateway::alone(), |builder, kind| {
         builder.server(
             kind.name,
@@ -131,15 +134,19 @@ async fn the_clients_time_is_not_the_servers() {
     for (era, client) in both(&gateway).await {
         for kind in &kinds {
             let tool = format!("{}__ask", kind.name);
-            let patient = Duration::from_millis(900);
+            // A call that begins later and reaches its deadline.
+            let late = async {
+                let said = client.call(&format!("{}__never", kind.name), json!({})).await;
+                assert!(said.text().contains("did not respond within"), "{era}: {said:?}");
+            };
             let said: Said = if client.is_modern() {
                 let asked = ask(&client, &tool).await;
-                tokio::time::sleep(patient).await;
+                late.await;
                 retry(&client, &tool, asked.all(&ann()), asked.state()).await
             } else {
                 let mut reply = client.ask_call(&tool, json!({})).send().await;
                 let asked = question(&mut reply).await;
-                tokio::time::sleep(patient).await;
+                late.await;
                 client.respond(&asked["id"], ann()).await;
                 reply.said().await
             };

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
+use crate::support::gateway::of;
 use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::upstream::{Era, Kind};
 use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until};
@@ -366,10 +367,15 @@ async fn subscriptions_are_bounded_for_each_client_and_in_all() {
 async fn a_lazy_server_is_started_and_kept_by_a_subscription() {
     let upstream = Upstream::legacy().await;
     upstream.resources(&["a:1"]);
-    let lines = format!("{}start = \"lazy\"\nidle_stop = \"300ms\"\n", upstream.stdio());
-    let gateway = Gateway::with("s", lines).start().await;
+    let other = Upstream::legacy().await;
+    let lazy = |of: &Upstream| format!("{}start = \"lazy\"\nidle_stop = \"300ms\"\n", of.stdio());
+    let builder = Gateway::with("s", lazy(&upstream)).server("other", lazy(&other));
+    let gateway = builder.start().await;
     let mut hearing = Hearing::of(gateway.modern(), &["mcp://s/a:1"]).await;
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    // A server that is used later, and is stopped.
+    gateway.modern().call("other__echo", json!({})).await.result();
+    assert_eq!(other.starts(), 1);
+    gateway.wait_for(|status| of(status, "other")["state"] == "idle").await;
     upstream.update("a:1").await;
     hearing.rest().await;
     assert_eq!(upstream.starts(), 1);

@@ -28,6 +28,7 @@ async fn a_new_key_is_fetched_when_a_token_names_it_and_an_old_one_is_dropped() 
 #[tokio::test]
 async fn a_flood_of_unknown_keys_has_the_keys_fetched_once() {
     let house = House::new().await;
+    house.gateway.wait_for(|status| status["issuers"][0]["keys"] == 1).await;
     let claims = house.issuer.claims(&house.resource("/mcp"));
     let tokens: Vec<_> = (0..20).map(|n| SigningKey::p256(&n.to_string()).sign(&claims)).collect();
     let calls = tokens.iter().map(|token| house.call(token));
