@@ -5,7 +5,6 @@ mod login;
 mod refresh;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -39,15 +38,15 @@ pub use refresh::{ElementChanges, RefreshError};
 /// all clients, there are further ones.
 pub struct Server {
     main: Arc<Instance>,
-    kin: Arc<ServerShared>,
+    shared: Arc<ServerShared>,
 }
 
 impl Server {
     /// Starts the server.
     pub fn start(config: Arc<ServerConfig>, surroundings: &ServerContext) -> Arc<Self> {
-        let kin = Arc::new(ServerShared::new(config, surroundings));
-        kin.start_keeping();
-        Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
+        let shared = Arc::new(ServerShared::new(config, surroundings));
+        shared.start_keeping();
+        Arc::new(Self { main: Instance::start(&shared, InstanceKey::main()), shared })
     }
 
     /// Returns the name of the server.
@@ -58,12 +57,12 @@ impl Server {
     /// Returns the last list for clients without capabilities, or `None` if the server has never
     /// been listed.
     pub fn list(&self) -> Option<Arc<ServerList>> {
-        self.kin.lists.base.load_full()
+        self.shared.lists().base.load_full()
     }
 
     /// Returns the main list, followed by those for clients that declare more.
     pub fn known_lists(&self) -> Vec<Arc<ServerList>> {
-        let further = self.kin.lists.further_lists();
+        let further = self.shared.lists().further_lists();
         self.list().into_iter().flat_map(|main| [main].into_iter().chain(further.clone())).collect()
     }
 
@@ -75,53 +74,53 @@ impl Server {
         abilities: &Abilities,
         account: Option<&Principal>,
     ) -> Option<Arc<ServerList>> {
-        self.told(era, abilities, account).and_then(|told| self.kin.lists.known(&told))
+        self.told(era, abilities, account).and_then(|told| self.shared.lists().known(&told))
     }
 
     /// Returns a number that changes with each list for particular capabilities.
     pub fn lists_version(&self) -> u64 {
-        self.kin.lists.version()
+        self.shared.lists().version()
     }
 
     /// Takes over the lists of the server that this one replaces, until it has its own.
     pub fn inherit(&self, from: &Self) {
-        self.kin.lists.inherit(&from.kin.lists);
+        self.shared.lists().inherit(from.shared.lists());
     }
 
     /// Keeps the server from being stopped while the guard lives. A snapshot
     /// holds one for each of its servers.
     pub fn hold(&self) -> StopGuard {
-        self.kin.hold()
+        self.shared.hold()
     }
 
     /// Reports this server's state in the metrics from now until it is stopped. The server that it
     /// replaces, or its own replacement, has the same name.
     pub fn show(&self) {
-        self.kin.show(&self.main.state.borrow());
+        self.shared.show(&self.main.life().state());
     }
 
     /// Returns the server's identity, while it is connected.
     pub fn peer(&self) -> Option<Peer> {
-        self.main.connection.load().as_ref().map(|connection| connection.peer().clone())
+        self.main.life().read_peer(Peer::clone)
     }
 
     /// Returns the negotiated version, while the server is connected.
     pub fn version(&self) -> Option<ProtocolVersion> {
-        self.main.connection.load().as_ref().map(|connection| connection.peer().version)
+        self.main.life().read_peer(|peer| peer.version)
     }
 
     /// Returns the version in which clients of this era are served, while the server is connected.
     pub fn version_for(&self, era: Era) -> Option<ProtocolVersion> {
         let main = self.version()?;
-        if self.kin.wants_legacy(main, era) {
-            return self.kin.legacy_side.version().or(Some(main));
+        if self.shared.wants_legacy(main, era) {
+            return self.shared.legacy_side().version().or(Some(main));
         }
         Some(main)
     }
 
     /// Returns true if the server is a child process.
     pub fn is_child(&self) -> bool {
-        matches!(self.kin.config.target, ServerKind::Command(_))
+        matches!(self.shared.config().target, ServerKind::Command(_))
     }
 
     /// Sends a call. `config` may be newer than the configuration with which the server was
@@ -165,7 +164,7 @@ impl Server {
         call: &Call,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         if call.input.is_some()
-            && let Some(version) = self.kin.version()
+            && let Some(version) = self.shared.version()
         {
             return self.instance_of_main_era(version, &call.context).await;
         }
@@ -177,11 +176,11 @@ impl Server {
         &self,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        let version = match self.kin.version() {
+        let version = match self.shared.version() {
             Some(version) => version,
             None => self.learn_version(context).await?,
         };
-        if self.kin.wants_legacy(version, context.client.version.era())
+        if self.shared.wants_legacy(version, context.client.version.era())
             && let Some(taken) = Box::pin(self.legacy_instance_for(context)).await?
         {
             return Ok(taken);
@@ -195,7 +194,7 @@ impl Server {
         // Held even if it is needed only to detect the server's era.
         let (instance, _in_use) = self.main_or_account(context).await?;
         let connected = instance.connected().await;
-        let explain = async |fault| self.kin.explain_down(fault, context).await;
+        let explain = async |fault| self.shared.explain_down(fault, context).await;
         match connected {
             Ok(connection) => Ok(connection.peer().version),
             Err(fault) => Err(Box::pin(explain(fault)).await),
@@ -207,13 +206,13 @@ impl Server {
         version: ProtocolVersion,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        let owner = InstanceKey::of(version, &self.kin.config, context);
-        let is_of_main = owner.lists() && owner.told == self.kin.main_declaration(version);
+        let owner = InstanceKey::of(version, self.shared.config(), context);
+        let is_of_main = owner.lists() && owner.told == self.shared.main_declaration(version);
         if owner.is_main() || is_of_main {
             return self.main_or_account(context).await;
         }
         let holder = Holder::identify(&context.principal, context.address);
-        self.kin.pool.take(&self.kin, owner, &holder)
+        self.shared.take_instance(owner, &holder)
     }
 
     /// Returns the main instance, held open, or the one with the client's own account, if the
@@ -223,13 +222,13 @@ impl Server {
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let main = (Arc::clone(&self.main), InUse::begin(&self.main));
-        if self.main.connection.load().is_some() {
+        if self.main.life().is_connected() {
             return Ok(main);
         }
-        match self.kin.account_key(&context.principal) {
+        match self.shared.account_key(&context.principal) {
             Some(own) if Box::pin(self.main.lacks_account()).await => {
                 let holder = Holder::identify(&context.principal, context.address);
-                self.kin.pool.take(&self.kin, own, &holder)
+                self.shared.take_instance(own, &holder)
             }
             _ => Ok(main),
         }
@@ -241,28 +240,28 @@ impl Server {
         &self,
         context: &Context,
     ) -> Result<Option<(Arc<Instance>, InUse)>, UpstreamError> {
-        let (config, support) = (&self.kin.config, self.kin.legacy_side.support());
+        let (config, support) = (self.shared.config(), self.shared.legacy_side().support());
         let holder = Holder::identify(&context.principal, context.address);
         if support == LegacySupport::Refuted {
-            self.kin.retry_legacy(&holder);
+            self.shared.retry_legacy(&holder);
             return Ok(None);
         }
         let owner = InstanceKey::of_legacy_client(config, context);
         // A shared instance lists as soon as it is open.
         let _ = self.ask_for_list(&owner.list_declaration(), &holder);
-        let taken = self.kin.pool.take(&self.kin, owner, &holder);
+        let taken = self.shared.take_instance(owner, &holder);
         if support != LegacySupport::Untried {
             return taken.map(Some);
         }
         let Ok((instance, in_use)) = taken else { return Ok(None) };
-        let parts = if self.kin.legacy_side.was_spoken() { 1 } else { 3 };
+        let parts = if self.shared.legacy_side().was_spoken() { 1 } else { 3 };
         let is_ready = instance.is_ready_within(config.start_timeout / parts).await;
         Ok(is_ready.then_some((instance, in_use)))
     }
 
     /// Closes the instances of a Legacy client's session after its end.
     pub fn client_left(&self, session: &str) {
-        self.kin.pool.close_session(&self.kin, session);
+        self.shared.close_session(session);
     }
 
     /// Subscribes a client to a topic at the instance for its calls, and starts that instance if it
@@ -279,12 +278,14 @@ impl Server {
         bounds: ShareBounds,
     ) -> Result<SubscriptionGuard, Failure> {
         let holder = Holder::identify(&context.principal, context.address);
-        let place = self.kin.surroundings.hub.take_place(&holder, bounds);
+        let place = self.shared.context().hub.take_place(&holder, bounds);
         let place = place
             .map_err(|reached| Failure::TooManySubscriptions { limit: bounds.reached(reached) })?;
         let era = context.client.version.era();
-        let patience = match self.kin.version() {
-            Some(version) if self.kin.wants_legacy(version, era) => self.kin.config.start_timeout,
+        let patience = match self.shared.version() {
+            Some(version) if self.shared.wants_legacy(version, era) => {
+                self.shared.config().start_timeout
+            }
             _ => SOON,
         };
         let found = timeout(patience, self.instance_for(context)).await;
@@ -296,18 +297,18 @@ impl Server {
             // The version is unknown, so the main instance subscribes once it is ready.
             Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
         };
-        let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, place);
-        instance.demand.notify_one();
+        let held = instance.inbox().subscriptions.add(topic.get().clone(), mailbox, place);
+        instance.demand().request_start();
         Ok(held)
     }
 
     /// Starts the server if it is idle and has never been listed, tries it again if it is in
     /// backoff, and requests its lists again if the list of this kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
-        match &*self.main.state.borrow() {
+        match self.main.life().state() {
             LifeState::Idle => self.main.start_unlisted(),
-            LifeState::Backoff { .. } => self.main.demand.notify_one(),
-            LifeState::Ready if self.is_stale(kind) => self.main.changes.mark_all(),
+            LifeState::Backoff { .. } => self.main.demand().request_start(),
+            LifeState::Ready if self.is_stale(kind) => self.main.changes().mark_all(),
             _ => {}
         }
     }
@@ -320,58 +321,51 @@ impl Server {
 
     /// Returns the due list requests of all instances of the server.
     pub fn due_listings(&self) -> Vec<DueListing> {
-        let further = self.kin.pool.instances();
+        let further = self.shared.pool().instances();
         [&self.main].into_iter().chain(&further).filter_map(DueListing::find).collect()
     }
 
     /// Waits until the server is ready or has failed for the first time, within a time limit. Its
     /// list may have to wait while those of other servers are built.
     pub async fn settled(&self) {
-        if self.kin.config.start == StartChoice::Lazy {
+        if self.shared.config().start == StartChoice::Lazy {
             return;
         }
-        let mut state = self.main.state.subscribe();
+        let mut state = self.main.life().watch_state();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
         // Time to connect, to list and to build the list.
-        let patience = self.kin.config.start_timeout * 3;
+        let patience = self.shared.config().start_timeout * 3;
         let _ = timeout(patience, state.wait_for(verdict)).await;
     }
 
     /// Stops the server for good, once its holders and calls are gone or `patience` has passed.
     pub async fn stop(&self, patience: Duration) {
-        self.kin.users.close();
-        tokio::select! {
-            _ = timeout(patience, self.kin.users.wait()) => {}
-            () = self.kin.stop.cancelled() => {}
-        }
-        self.kin.stop.cancel();
-        self.kin.lives.close();
-        self.kin.lives.wait().await;
+        self.shared.shut_down(patience).await;
     }
 
     /// Returns a summary for status pages.
     pub fn view(&self) -> ServerOverview {
         let main = self.main.view();
-        let (mut instances, instance_count) = self.kin.pool.view();
+        let (mut instances, instance_count) = self.shared.pool().view();
         instances.insert(0, main.clone());
-        let notes = self.main.notes();
-        let both = self.version().filter(|version| self.kin.wants_legacy(*version, Era::Legacy));
-        let other = both.and_then(|_| self.kin.legacy_side.version());
+        let notes = self.main.life().history();
+        let both = self.version().filter(|version| self.shared.wants_legacy(*version, Era::Legacy));
+        let other = both.and_then(|_| self.shared.legacy_side().version());
         let versions = self.version().into_iter().chain(other);
         ServerOverview {
             state: main.state,
             since: main.since,
-            transport: transport_name(&self.kin.config.target),
+            transport: transport_name(&self.shared.config().target),
             peer: self.peer(),
             eras: versions.map(ProtocolVersion::era).collect(),
             last_error: main.last_error,
             login: self.operator_link(),
-            own_accounts_only: self.kin.has_no_account(),
-            restarts: self.main.restarts.load(Ordering::Relaxed),
+            own_accounts_only: self.shared.has_no_account(),
+            restarts: self.main.life().restarts(),
             pid: main.pid,
             warnings: notes.warnings.clone(),
             first_verdict: notes.first_verdict,
-            list_dependence: self.kin.lists.dependence_verdict(),
+            list_dependence: self.shared.lists().dependence_verdict(),
             instances,
             instance_count,
         }
@@ -380,7 +374,7 @@ impl Server {
     /// Returns true if a client's list request should refresh the list.
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
-        let listed_at = self.main.notes().listed_at;
+        let listed_at = self.main.life().history().listed_at;
         listed_at.is_some_and(|at| clock::now() - at > ttl.max(LEAST_FRESH))
     }
 

@@ -141,7 +141,7 @@ pub(crate) async fn succeeds(reply: Result<Reply, Failure>) {
 }
 
 async fn reaches(server: &Server, wanted: LifeState) {
-    let mut state = server.main().state.subscribe();
+    let mut state = server.main().life().watch_state();
     let reached =
         tokio::time::timeout(Duration::from_secs(30), state.wait_for(|state| *state == wanted));
     reached.await.expect("it gets there").unwrap();
@@ -165,7 +165,7 @@ async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
         succeeds(reply).await;
     }
     reaches(&server, LifeState::Idle).await;
-    let mut state = server.main().state.subscribe();
+    let mut state = server.main().life().watch_state();
     let stirred = state.wait_for(|state| !matches!(state, LifeState::Idle));
     assert!(tokio::time::timeout(Duration::from_millis(1500), stirred).await.is_err());
     succeeds(send(&server, &config, "echo").await).await;
@@ -199,7 +199,7 @@ async fn a_server_with_kept_lists_starts_a_moment_later_or_with_its_first_call()
         let surroundings = surroundings().with_store(folder.open(&config.servers[0]).await);
         let began = clock::now();
         let server = Server::start(Arc::clone(&config.servers[0]), &surroundings);
-        let mut state = server.main().state.subscribe();
+        let mut state = server.main().life().watch_state();
         let started = state.wait_for(|state| matches!(state, LifeState::Backoff { .. }));
         let call = async {
             if is_called {
@@ -274,7 +274,7 @@ async fn an_instance_stays_while_a_client_that_called_it_keeps_a_stream_open() {
         let (stream, mailbox) = (Arc::new(Stream(AtomicBool::new(true))), Arc::new(Mailbox::new()));
         let listener: Arc<dyn QuestionableSession> = Arc::clone(&stream) as _;
         mailbox.is_of(Arc::downgrade(&listener));
-        server.main().kin.surroundings.hub.enter(&Arc::from("session"), &mailbox);
+        server.main().shared().context().hub.enter(&Arc::from("session"), &mailbox);
         let instances = || server.view().instance_count;
         succeeds(send_with(&server, &config, "echo", br#"{"roots":{}}"#).await).await;
         tokio::time::pause();
@@ -292,7 +292,7 @@ async fn an_instance_stays_while_a_client_that_called_it_keeps_a_stream_open() {
 async fn nothing_waits_long_for_a_list_that_is_not_built() {
     let (server, _config) = start("start_timeout = \"500ms\"");
     // Another of its lists is being built: a server builds one at a time.
-    let building = Arc::clone(&server.main().kin.lists.building).lock_owned().await;
+    let building = Arc::clone(&server.main().shared().lists().building).lock_owned().await;
     let settled = tokio::time::timeout(Duration::from_secs(30), server.settled()).await;
     assert!(settled.is_ok(), "the wait has a bound");
     assert_ne!(server.view().state, LifeState::Ready);
@@ -334,7 +334,7 @@ async fn a_call_or_a_list_tries_a_server_in_backoff_at_once_and_once_a_second() 
     // A program that cannot be started.
     let (server, config) =
         start("cwd = \"/no/such/folder\"\nmax_restarts = 1000\nera = \"legacy\"");
-    let mut state = server.main().state.subscribe();
+    let mut state = server.main().life().watch_state();
     let is_long = |state: &LifeState| match state {
         LifeState::Backoff { until } => *until > clock::now() + Duration::from_secs(10),
         _ => false,
@@ -366,7 +366,7 @@ async fn a_call_or_a_list_tries_a_server_in_backoff_at_once_and_once_a_second() 
 async fn a_server_that_cannot_start_stays_marked_as_failed_with_its_reason() {
     let (server, _config) = start("cwd = \"/no/such/folder\"\nmax_restarts = 2");
     reaches(&server, LifeState::Failed).await;
-    let state = server.main().state.subscribe();
+    let state = server.main().life().watch_state();
     let before = server.view().restarts;
     let tried_again = async {
         while server.view().restarts < before + 5 {

@@ -26,24 +26,24 @@ impl Server {
     ) -> impl Future<Output = ()> + Send + use<> {
         let client = &context.client;
         let era = client.version.era();
-        self.kin.note_caller(context);
-        if self.kin.version().is_some_and(|version| self.kin.wants_legacy(version, era)) {
-            self.kin.retry_legacy(holder);
+        self.shared.note_caller(context);
+        if self.shared.version().is_some_and(|version| self.shared.wants_legacy(version, era)) {
+            self.shared.retry_legacy(holder);
         }
         let told = self.told(era, client.abilities(), Some(&context.principal));
-        let told = told.and_then(|told| self.kin.declaration_to_list(told));
+        let told = told.and_then(|told| self.shared.declaration_to_list(told));
         let told = told.filter(|told| told.account.is_some() || self.list().is_some());
         let asked = told.and_then(|told| {
             let standing = self.ask_for_list(&told, holder)?;
             self.have_listed(&told, holder, (standing, kind));
             Some((told, standing))
         });
-        let kin = Arc::clone(&self.kin);
+        let shared = Arc::clone(&self.shared);
         // Until the server is ready, its clients have the lists of an earlier run.
-        let waits = !kin.lists.is_restored();
+        let waits = !shared.lists().is_restored();
         async move {
             if waits && let Some((told, ListFreshness::New)) = asked {
-                kin.lists.tried(&told).await;
+                shared.lists().tried(&told).await;
             }
         }
     }
@@ -57,20 +57,20 @@ impl Server {
         abilities: &Abilities,
         account: Option<&Principal>,
     ) -> Option<ClientDeclaration> {
-        let authorizer = self.kin.authorizer.as_ref();
+        let authorizer = self.shared.authorizer();
         let account = account.filter(|it| authorizer.is_some_and(|own| own.has_account(it)));
-        let Some(version) = self.kin.version() else {
+        let Some(version) = self.shared.version() else {
             return account.map(ClientDeclaration::of_account);
         };
-        let told = if self.kin.serves_legacy(version, era) {
+        let told = if self.shared.serves_legacy(version, era) {
             ClientDeclaration::of_legacy_client(abilities)
         } else {
             ClientDeclaration::new(version, abilities)
         };
-        let told = told.adapt_to(&self.kin.config).with_account(account);
+        let told = told.adapt_to(self.shared.config()).with_account(account);
         let is_special =
-            told != ClientDeclaration::main() && told != self.kin.main_declaration(version);
-        let may_differ = account.is_some() || !self.kin.config.has_one_instance();
+            told != ClientDeclaration::main() && told != self.shared.main_declaration(version);
+        let may_differ = account.is_some() || !self.shared.config().has_one_instance();
         (is_special && may_differ).then_some(told)
     }
 
@@ -81,9 +81,9 @@ impl Server {
         told: &ClientDeclaration,
         holder: &Holder,
     ) -> Option<ListFreshness> {
-        let has_shares = self.kin.surroundings.has_shares();
+        let has_shares = self.shared.context().has_shares();
         let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
-        self.kin.lists.ask(told, holder, each)
+        self.shared.lists().ask(told, holder, each)
     }
 
     /// Requests a list that is missing or may be stale.
@@ -93,10 +93,10 @@ impl Server {
         holder: &Holder,
         (standing, kind): (ListFreshness, Kind),
     ) {
-        let lists = &self.kin.lists;
-        let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
+        let lists = self.shared.lists();
+        let is_modern = self.shared.version().map(ProtocolVersion::era) == Some(Era::Modern);
         if is_modern && told.is_made_by_main() {
-            match (&*self.main.state.borrow(), standing) {
+            match (self.main.life().state(), standing) {
                 (LifeState::Ready, ListFreshness::New) => lists.wanted.notify_one(),
                 (LifeState::Idle, ListFreshness::New) => self.main.want_list(),
                 (LifeState::Connecting, _) | (_, ListFreshness::Tried(_)) => {}
@@ -105,19 +105,19 @@ impl Server {
             return;
         }
         let owner = InstanceKey::lister(told.clone());
-        let running = self.kin.pool.find(&owner);
+        let running = self.shared.pool().find(&owner);
         if let Some(running) = &running {
-            running.touch();
+            running.demand().touch();
         }
         let fresh = lists.freshness(told).filter(|_| running.is_some());
         let fresh = fresh.map_or(Duration::ZERO, |fresh| fresh.get(kind).ttl).max(LEAST_FRESH);
         if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
             return;
         }
-        match self.kin.pool.open_for(&self.kin, owner, holder) {
+        match self.shared.open_instance(owner, holder) {
             Ok(lister) => lister.want_list(),
             Err(fault) => {
-                let fault = fault.chain_without(&self.kin.config.secrets);
+                let fault = fault.chain_without(&self.shared.config().secrets);
                 tracing::warn!(server = %self.name(), fault, "no list for some clients");
                 lists.failed(told);
             }

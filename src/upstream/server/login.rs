@@ -18,19 +18,19 @@ use super::Server;
 impl Server {
     /// Returns the URL at which the operator logs in to the server, if it requires a login.
     pub(super) fn operator_link(&self) -> Option<Arc<str>> {
-        let authorizer = self.kin.authorizer.as_ref()?;
+        let authorizer = self.shared.authorizer()?;
         authorizer.open_login(&GrantOwner::Gateway).map(|demand| demand.link)
     }
 
     /// Returns the server as a connection of this owner, or `None` if it has no OAuth, or if this
     /// owner cannot log in to it.
     pub fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
-        self.kin.authorizer.as_ref()?.connection(owner)
+        self.shared.authorizer()?.connection(owner)
     }
 
     /// Shows the server among the owner's connections, if the owner can log in to it.
     pub fn offer_connection(&self, owner: &GrantOwner) {
-        if let Some(authorizer) = &self.kin.authorizer {
+        if let Some(authorizer) = self.shared.authorizer() {
             authorizer.offer_connection(owner);
         }
     }
@@ -44,7 +44,7 @@ impl Server {
         owner: &GrantOwner,
         address: IpAddr,
     ) -> Result<Arc<str>, LoginFault> {
-        let authorizer = self.kin.authorizer.as_ref().ok_or(LoginFault::UnknownLink)?;
+        let authorizer = self.shared.authorizer().ok_or(LoginFault::UnknownLink)?;
         authorizer.note_address(owner, address);
         authorizer.begin_login(owner).await
     }
@@ -54,7 +54,7 @@ impl Server {
     /// # Errors
     /// [`LoginFault`] if the vault still has it.
     pub async fn revoke_grant(&self, owner: &GrantOwner) -> Result<RevocationOutcome, LoginFault> {
-        match &self.kin.authorizer {
+        match self.shared.authorizer() {
             Some(authorizer) => authorizer.revoke_grant(owner).await,
             None => Ok(RevocationOutcome::Missing),
         }
@@ -63,12 +63,12 @@ impl Server {
     /// Returns the failure of a call to a server that has no list for its client yet, because it
     /// requires a login. Returns `None` if it does not, or if the client has logged in.
     pub async fn login_failure(&self, context: &Context) -> Option<Failure> {
-        let authorizer = self.kin.authorizer.as_ref()?;
+        let authorizer = self.shared.authorizer()?;
         if self.list().is_some() || authorizer.has_account(&context.principal) {
             return None;
         }
         // After a failed login, the next start creates another link.
-        let mut state = self.main.state.subscribe();
+        let mut state = self.main.life().watch_state();
         let has_link = || authorizer.open_login(&GrantOwner::Gateway).is_some();
         let is_settled = |state: &LifeState| match state {
             LifeState::Connecting => false,
@@ -76,33 +76,33 @@ impl Server {
             _ => true,
         };
         let _ = timeout(LINK_PATIENCE, state.wait_for(is_settled)).await;
-        if *self.main.state.borrow() != LifeState::AwaitsLogin {
-            let told = self.main.notes().told.clone();
+        if !self.main.life().is_in(&LifeState::AwaitsLogin) {
+            let told = self.main.life().history().told.clone();
             let impossible =
                 told.filter(|fault| matches!(fault, ServerFault::LoginImpossible { .. }))?;
             let fault = UpstreamError::Down(Box::new(impossible));
-            return Some(fault.into_failure(self.name(), &self.kin.config.secrets));
+            return Some(fault.into_failure(self.name(), &self.shared.config().secrets));
         }
         let fault = UpstreamError::Down(Box::new(ServerFault::LoginNeeded));
-        let fault = self.kin.explain_down(fault, context).await;
-        Some(fault.into_failure(self.name(), &self.kin.config.secrets))
+        let fault = self.shared.explain_down(fault, context).await;
+        Some(fault.into_failure(self.name(), &self.shared.config().secrets))
     }
 
     /// Waits for the client's pending login, and then for the server's list, within a time limit.
     /// Returns at once if there is nothing to wait for.
     pub async fn await_login(&self, context: &Context, patience: Duration) {
-        let Some(authorizer) = &self.kin.authorizer else { return };
+        let Some(authorizer) = self.shared.authorizer() else { return };
         authorizer.await_login(&authorizer.owner_of(Some(&context.principal)), patience).await;
         if self.list().is_some() {
             return;
         }
-        let limit = self.kin.config.start_timeout;
+        let limit = self.shared.config().start_timeout;
         if authorizer.has_account(&context.principal) {
             let holder = Holder::identify(&context.principal, context.address);
             let listed = self.list_on_behalf(context, &holder, Kind::Tools);
             let _ = timeout(limit, listed).await;
         } else if authorizer.has_grant(&GrantOwner::Gateway) {
-            let mut state = self.main.state.subscribe();
+            let mut state = self.main.life().watch_state();
             let is_over = |state: &LifeState| {
                 !matches!(state, LifeState::AwaitsLogin | LifeState::Connecting | LifeState::Idle)
             };

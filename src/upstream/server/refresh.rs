@@ -101,7 +101,7 @@ impl Server {
     ) -> Result<Vec<(Kind, ElementChanges)>, RefreshError> {
         let plan = self.plan_refresh(clients);
         let before = self.lists_of(&plan);
-        let patience = self.kin.config.start_timeout;
+        let patience = self.shared.config().start_timeout;
         let listed = timeout(patience, self.list_anew(&plan)).await;
         listed.unwrap_or(Err(RefreshError::Timeout { after: patience }))?;
         let after = self.lists_of(&plan);
@@ -116,7 +116,7 @@ impl Server {
     }
 
     fn plan_refresh(&self, clients: Option<&[Arc<Client>]>) -> RefreshPlan {
-        let lists = &self.kin.lists;
+        let lists = self.shared.lists();
         let Some(clients) = clients else {
             return RefreshPlan { base: true, own: lists.recent() };
         };
@@ -126,7 +126,7 @@ impl Server {
             .map(|told| told.filter(|told| lists.of(told).is_some()));
         let told: Vec<_> = told.collect();
         // A Modern server returns those lists together with the one for all clients.
-        let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
+        let is_modern = self.shared.version().map(ProtocolVersion::era) == Some(Era::Modern);
         let has_own = |told: &Option<ClientDeclaration>| {
             told.as_ref().is_some_and(|told| !is_modern || !told.is_made_by_main())
         };
@@ -135,7 +135,7 @@ impl Server {
     }
 
     fn lists_of(&self, plan: &RefreshPlan) -> Vec<Option<Arc<ServerList>>> {
-        let own = plan.own.iter().map(|told| self.kin.lists.of(told));
+        let own = plan.own.iter().map(|told| self.shared.lists().of(told));
         own.chain(plan.base.then(|| self.list())).collect()
     }
 
@@ -146,8 +146,8 @@ impl Server {
             self.base_listed_since(asked).await?;
         }
         for told in &plan.own {
-            if self.kin.refresh_for(told) {
-                self.kin.lists.tried_since(told, asked).await;
+            if self.shared.refresh_for(told) {
+                self.shared.lists().tried_since(told, asked).await;
             }
         }
         Ok(())
@@ -155,8 +155,8 @@ impl Server {
 
     /// Waits for the end of a list request that began after this time.
     async fn base_listed_since(&self, asked: Instant) -> Result<(), RefreshError> {
-        let mut listings = self.main.listings.subscribe();
-        let mut state = self.main.state.subscribe();
+        let mut listings = self.main.finished_listings();
+        let mut state = self.main.life().watch_state();
         let is_over = |state: &LifeState| matches!(state, LifeState::Failed | LifeState::Stopped);
         tokio::select! {
             // Both senders are part of the instance, so they cannot be dropped.

@@ -2,8 +2,6 @@
 //! version and the lists itself, so it detects them with the account of each client, which the
 //! client's calls use as well.
 
-use std::sync::atomic::Ordering;
-
 use tokio::time::timeout;
 
 use crate::call::{Context, Principal, ServerFault};
@@ -15,31 +13,25 @@ use crate::upstream::supervisor::shared::ServerShared;
 use crate::upstream::supervisor::state::LifeState;
 
 impl ServerShared {
-    /// Returns true if the last start of the main instance failed for lack of a login or a token,
-    /// at a server where clients have their own accounts.
-    pub(in crate::upstream) fn has_no_account(&self) -> bool {
-        self.no_account.load(Ordering::Acquire)
-    }
-
     /// Records the result of a start of the main instance.
     pub(in crate::upstream) fn note_account(&self, fault: Option<&UpstreamError>) {
         let is_missing =
             matches!(fault, Some(UpstreamError::LoginNeeded(_) | UpstreamError::Login(_)));
-        let authorizer = self.authorizer.as_ref();
+        let authorizer = self.authorizer();
         let is_known = authorizer.is_some_and(|it| it.tells_clients_apart());
-        self.no_account.store(is_missing && is_known, Ordering::Release);
+        self.set_no_account(is_missing && is_known);
     }
 
     /// Remembers the address of a client, and its token if tokens are exchanged.
     pub(in crate::upstream) fn note_caller(&self, context: &Context) {
-        if let Some(authorizer) = &self.authorizer {
+        if let Some(authorizer) = self.authorizer() {
             authorizer.note_caller(context);
         }
     }
 
     /// Returns the key of the instance that uses a client's own account, or `None` if it has none.
     pub(in crate::upstream) fn account_key(&self, client: &Principal) -> Option<InstanceKey> {
-        let authorizer = self.authorizer.as_ref()?;
+        let authorizer = self.authorizer()?;
         let has_account = authorizer.has_account(client);
         has_account.then(|| InstanceKey::lister(ClientDeclaration::of_account(client)))
     }
@@ -53,7 +45,7 @@ impl ServerShared {
     ) -> UpstreamError {
         let waits =
             matches!(&fault, UpstreamError::Down(fault) if **fault == ServerFault::LoginNeeded);
-        let Some(authorizer) = self.authorizer.as_ref().filter(|_| waits) else { return fault };
+        let Some(authorizer) = self.authorizer().filter(|_| waits) else { return fault };
         let client = &context.principal;
         let owner = authorizer.owner_of(Some(client));
         let is_own = owner != GrantOwner::Gateway && !authorizer.has_account(client);
@@ -72,13 +64,13 @@ impl Instance {
     /// Returns true if the main instance is not connected because the gateway itself has no
     /// account, or no token, at the server. Waits for a start that is due or in progress.
     pub(in crate::upstream) async fn lacks_account(&self) -> bool {
-        if self.connection.load().is_none() && !self.kin.has_no_account() {
-            let mut state = self.state.subscribe();
+        if !self.life().is_connected() && !self.shared().has_no_account() {
+            let mut state = self.life().watch_state();
             let is_over =
                 |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
-            self.demand.notify_one();
+            self.demand().request_start();
             let _ = timeout(self.config().start_timeout, state.wait_for(is_over)).await;
         }
-        self.connection.load().is_none() && self.kin.has_no_account()
+        !self.life().is_connected() && self.shared().has_no_account()
     }
 }

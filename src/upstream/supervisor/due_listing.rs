@@ -13,8 +13,8 @@ pub struct DueListing(watch::Receiver<bool>);
 impl DueListing {
     /// Returns the due request of an instance that can make it now, or `None` if there is none.
     pub(in crate::upstream) fn find(instance: &Arc<Instance>) -> Option<Self> {
-        let due = instance.changes.watch_due();
-        let is_due = *due.borrow() && *instance.state.borrow() == LifeState::Ready;
+        let due = instance.changes().watch_due();
+        let is_due = *due.borrow() && instance.life().is_in(&LifeState::Ready);
         is_due.then_some(Self(due))
     }
 

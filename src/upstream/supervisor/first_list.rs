@@ -6,7 +6,6 @@
 //! list-changed notification.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -46,13 +45,13 @@ impl FirstList {
         if has_verdict(main) {
             return None;
         }
-        if *main.state.borrow() == LifeState::Idle {
+        if main.life().is_in(&LifeState::Idle) {
             main.start_unlisted();
         }
-        let since = main.notes().first_start.unwrap_or_else(clock::now);
-        let is_spent = patience.unwrap_or(&main.kin.patience).is_spent_on(since);
+        let since = main.life().history().first_start.unwrap_or_else(clock::now);
+        let is_spent = patience.unwrap_or(main.shared().patience()).is_spent_on(since);
         (!is_spent).then(|| {
-            main.list_requests.fetch_add(1, Ordering::Relaxed);
+            main.demand().begin_list_request();
             Self(Arc::clone(main))
         })
     }
@@ -62,7 +61,7 @@ impl FirstList {
     /// # Cancel safety
     /// Safe.
     pub async fn known(&self) {
-        let mut state = self.0.state.subscribe();
+        let mut state = self.0.life().watch_state();
         // The sender is part of the instance, so it cannot be dropped.
         let _ = state.wait_for(|_| has_verdict(&self.0)).await;
     }
@@ -71,27 +70,27 @@ impl FirstList {
     /// own.
     pub fn spend(&self, patience: Option<&ListPatience>) {
         if !has_verdict(&self.0) {
-            patience.unwrap_or(&self.0.kin.patience).spend();
+            patience.unwrap_or(self.0.shared().patience()).spend();
         }
     }
 }
 
 impl Drop for FirstList {
     fn drop(&mut self) {
-        self.0.list_requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.demand().end_list_request();
     }
 }
 
 /// Returns true if the server has listed, or has failed for the first time.
 fn has_verdict(main: &Instance) -> bool {
-    if main.kin.lists.base.load().is_some() {
+    if main.shared().lists().base.load().is_some() {
         return true;
     }
     // A server that required a login may list now, or require another one.
-    let is_on_its_way = match &*main.state.borrow() {
+    let is_on_its_way = match main.life().state() {
         LifeState::AwaitsLogin => main.has_logged_in(),
-        LifeState::Connecting => main.kin.authorizer.is_some(),
+        LifeState::Connecting => main.shared().authorizer().is_some(),
         _ => false,
     };
-    main.notes().first_verdict.is_some() && !is_on_its_way
+    main.life().history().first_verdict.is_some() && !is_on_its_way
 }

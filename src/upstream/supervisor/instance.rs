@@ -2,17 +2,13 @@
 //! cycle.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
-use crate::clock::{self, LastUse};
+use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
@@ -23,89 +19,104 @@ use crate::upstream::lists::FinishedListing;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::changes::ChangedLists;
 use crate::upstream::owner::InstanceKey;
-use crate::upstream::supervisor::callers::Callers;
+use crate::upstream::peer::Peer;
+use crate::upstream::supervisor::instance_demand::InstanceDemand;
+use crate::upstream::supervisor::instance_life::InstanceLife;
 use crate::upstream::supervisor::life::live;
 use crate::upstream::supervisor::shared::{ServerShared, StopGuard};
-use crate::upstream::supervisor::state::{InstanceHistory, InstanceView, LifeState};
+use crate::upstream::supervisor::state::{InstanceView, LifeState};
 use crate::upstream::transport::caller_headers::check_claims;
 use crate::upstream::transport::connection::ServerConnection;
 
 /// One instance of a server.
-pub(in crate::upstream) struct Instance {
-    pub(in crate::upstream) kin: Arc<ServerShared>,
+pub(crate) struct Instance {
+    /// State that it shares with the other instances of its server.
+    shared: Arc<ServerShared>,
     /// Its scope, and the capabilities that were declared to the server.
-    pub(in crate::upstream) owner: Arc<InstanceKey>,
-    pub(in crate::upstream) connection: ArcSwapOption<ServerConnection>,
-    pub(in crate::upstream) state: watch::Sender<LifeState>,
-    pub(in crate::upstream) notes: Mutex<InstanceHistory>,
-    /// Notified when a start may be needed: see `is_wanted`.
-    pub(in crate::upstream) demand: Notify,
-    /// True if a list request needs a start.
-    pub(in crate::upstream) unlisted: AtomicBool,
-    /// Number of list requests that wait for the first list.
-    pub(in crate::upstream) list_requests: AtomicU32,
+    owner: Arc<InstanceKey>,
+    life: InstanceLife,
+    demand: InstanceDemand,
     /// The last list request that has ended.
-    pub(in crate::upstream) listings: watch::Sender<Option<FinishedListing>>,
+    listings: watch::Sender<Option<FinishedListing>>,
     /// The server's lists that may have changed.
-    pub(in crate::upstream) changes: Arc<ChangedLists>,
-    /// Notified when an operator requests the list.
-    pub(in crate::upstream) list_asked: Notify,
+    changes: Arc<ChangedLists>,
     /// Receives the server's messages outside responses.
-    pub(in crate::upstream) inbox: Arc<Inbox>,
-    pub(in crate::upstream) stop: CancellationToken,
-    pub(in crate::upstream) restarts: AtomicU32,
-    /// Number of calls in flight.
-    calls: AtomicU32,
-    /// True if there has been a call.
-    was_called: AtomicBool,
-    /// Legacy sessions of these calls. Empty for the main instance.
-    callers: Callers,
-    /// Times of the instance's creation and of the end of its last call.
-    used: LastUse,
-    /// Notified when the last call in flight ends.
-    freed: Notify,
+    inbox: Arc<Inbox>,
 }
 
 impl Instance {
     /// Starts an instance and its task.
-    pub(in crate::upstream) fn start(kin: &Arc<ServerShared>, owner: InstanceKey) -> Arc<Self> {
+    pub(crate) fn start(shared: &Arc<ServerShared>, owner: InstanceKey) -> Arc<Self> {
         let changes = Arc::new(ChangedLists::default());
-        let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
+        let config = shared.config();
+        let subscriptions = shared.context().hub.of(&config.name, &owner);
         let inbox = Inbox::new(Arc::clone(&changes), subscriptions);
-        inbox.keep_secret(&kin.config.secrets);
-        inbox.count_in(&kin.metrics);
+        inbox.keep_secret(&config.secrets);
+        inbox.count_in(shared.metrics());
         let instance = Arc::new(Self {
             inbox,
-            kin: Arc::clone(kin),
+            shared: Arc::clone(shared),
             owner: Arc::new(owner),
-            connection: ArcSwapOption::empty(),
-            state: watch::Sender::new(LifeState::Idle),
-            notes: Mutex::default(),
-            demand: Notify::new(),
-            unlisted: AtomicBool::new(false),
-            list_requests: AtomicU32::new(0),
+            life: InstanceLife::new(shared.child_stop()),
+            demand: InstanceDemand::new(),
             listings: watch::Sender::new(None),
             changes,
-            list_asked: Notify::new(),
-            stop: kin.stop.child_token(),
-            restarts: AtomicU32::new(0),
-            calls: AtomicU32::new(0),
-            was_called: AtomicBool::new(false),
-            callers: Callers::default(),
-            used: LastUse::new(clock::now()),
-            freed: Notify::new(),
         });
-        let life = kin.surroundings.alive.track_future(live(Arc::clone(&instance)));
-        kin.lives.spawn(life);
+        shared.spawn(live(Arc::clone(&instance)));
         instance
     }
 
+    /// Returns the state that all instances of the server share.
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<ServerShared> {
+        &self.shared
+    }
+
+    /// Returns the instance's key.
+    #[inline]
+    pub(crate) fn owner(&self) -> &Arc<InstanceKey> {
+        &self.owner
+    }
+
+    /// Returns the state of its life.
+    #[inline]
+    pub(crate) fn life(&self) -> &InstanceLife {
+        &self.life
+    }
+
+    /// Returns the demand for it.
+    #[inline]
+    pub(crate) fn demand(&self) -> &InstanceDemand {
+        &self.demand
+    }
+
+    /// Returns the receiver of messages outside responses.
+    #[inline]
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// Returns the lists that may have changed.
+    pub(crate) fn changes(&self) -> &Arc<ChangedLists> {
+        &self.changes
+    }
+
+    /// Returns the last list request that has ended, to wait for the next one.
+    pub(crate) fn finished_listings(&self) -> watch::Receiver<Option<FinishedListing>> {
+        self.listings.subscribe()
+    }
+
+    /// Records the end of a request for all lists.
+    pub(super) fn note_listing(&self, finished: FinishedListing) {
+        self.listings.send_replace(Some(finished));
+    }
+
     pub(in crate::upstream) fn name(&self) -> &ServerName {
-        &self.kin.config.name
+        &self.shared.config().name
     }
 
     pub(in crate::upstream) fn config(&self) -> &Arc<ServerConfig> {
-        &self.kin.config
+        self.shared.config()
     }
 
     /// Returns true if this is the main instance, which lives as long as its server.
@@ -118,7 +129,7 @@ impl Instance {
         if !self.is_main() {
             return Arc::clone(&self.owner);
         }
-        let told = self.kin.main_declaration(ProtocolVersion::LATEST_LEGACY);
+        let told = self.shared.main_declaration(ProtocolVersion::LATEST_LEGACY);
         Arc::new(InstanceKey { whose: self.owner.whose.clone(), told })
     }
 
@@ -131,25 +142,25 @@ impl Instance {
     ) -> Result<Reply, Failure> {
         let slot = permitted.take_slot();
         if let (false, Some(session)) = (self.is_main(), &permitted.get().context.session) {
-            self.callers.add(session, &self.kin.surroundings.hub);
+            self.demand.add_caller(session, &self.shared.context().hub);
         }
         let reads = &self.inbox.reads;
         check_claims(&config.call_headers, &permitted.get().context)?;
         // Credentials of the client may affect the result, so it is not cached.
         let has_own_credentials = !config.forward_headers.is_empty()
             || !config.call_headers.is_empty()
-            || self.kin.authorizer.as_ref().is_some_and(|it| it.tells_clients_apart());
+            || self.shared.authorizer().is_some_and(|it| it.tells_clients_apart());
         let most = config.read_cache.filter(|_| !has_own_credentials);
         let reading = match reads.find(permitted.get(), permitted.target(), most) {
             Ok(known) => return Ok(known),
             Err(reading) => reading,
         };
         let context = &permitted.get().context;
-        self.kin.note_caller(context);
+        self.shared.note_caller(context);
         let connection = match self.connected().await {
             Ok(connection) => connection,
             Err(fault) => {
-                let explained = Box::pin(self.kin.explain_down(fault, context));
+                let explained = Box::pin(self.shared.explain_down(fault, context));
                 return Err(self.fail(explained.await));
             }
         };
@@ -175,9 +186,8 @@ impl Instance {
     /// Starts the main instance of a lazy server that has never been listed.
     pub(in crate::upstream) fn start_unlisted(&self) {
         let is_lazy = self.config().start == StartChoice::Lazy;
-        if is_lazy && self.kin.lists.base.load().is_none() {
-            self.unlisted.store(true, Ordering::SeqCst);
-            self.demand.notify_one();
+        if is_lazy && self.shared.lists().base.load().is_none() {
+            self.demand.request_start_for_list();
         }
     }
 
@@ -188,22 +198,21 @@ impl Instance {
 
     /// Requests the lists for an operator, independent of the server's pace.
     pub(in crate::upstream) fn refresh_list(&self) {
-        self.want_list_by(|| self.list_asked.notify_one());
+        self.want_list_by(|| self.demand.operator_requests().notify_one());
     }
 
     fn want_list_by(&self, cause: impl FnOnce()) {
-        self.touch();
-        if *self.state.borrow() == LifeState::Ready {
+        self.demand.touch();
+        if self.life.is_in(&LifeState::Ready) {
             cause();
         } else {
-            self.unlisted.store(true, Ordering::SeqCst);
-            self.demand.notify_one();
+            self.demand.request_start_for_list();
         }
     }
 
     /// Returns true if the instance has failed too often and has not been ready since.
     pub(in crate::upstream) fn has_failed(&self) -> bool {
-        *self.state.borrow() == LifeState::Failed
+        self.life.is_in(&LifeState::Failed)
     }
 
     /// Returns the connection. Waits if a start is due or in progress. In backoff, this makes a
@@ -211,33 +220,33 @@ impl Instance {
     pub(in crate::upstream) async fn connected(
         &self,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
-        if let Some(connection) = self.connection.load_full() {
+        if let Some(connection) = self.life.current() {
             return Ok(connection);
         }
-        let mut state = self.state.subscribe();
-        let before = self.restarts.load(Ordering::Relaxed);
+        let mut state = self.life.watch_state();
+        let before = self.life.restarts();
         let is_in_backoff = matches!(*state.borrow(), LifeState::Backoff { .. });
-        self.demand.notify_one();
+        self.demand.request_start();
         let verdict = |state: &LifeState| match state {
             LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
             // After a login the start follows soon.
             LifeState::AwaitsLogin => self.has_link(),
             // The start that this call made due has failed.
-            LifeState::Backoff { .. } => self.restarts.load(Ordering::Relaxed) != before,
+            LifeState::Backoff { .. } => self.life.restarts() != before,
             LifeState::Idle | LifeState::Connecting => false,
         };
         let limit = self.config().start_timeout;
         let patience = if is_in_backoff { limit.min(RETRY_PATIENCE) } else { limit };
         let _ = timeout(patience, state.wait_for(verdict)).await;
-        self.connection.load_full().ok_or_else(|| {
-            let fault = self.notes().told.clone();
+        self.life.current().ok_or_else(|| {
+            let fault = self.life.history().told.clone();
             UpstreamError::Down(Box::new(fault.unwrap_or(ServerFault::NotRunning)))
         })
     }
 
     /// Returns the owner of the instance's grant, for requests that belong to no single client.
     pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
-        let authorizer = self.kin.authorizer.as_ref()?;
+        let authorizer = self.shared.authorizer()?;
         let told = &self.owner.told;
         Some(authorizer.owner_of(self.owner.whose.principal().or(told.account.as_ref())))
     }
@@ -246,7 +255,7 @@ impl Instance {
     /// needed.
     pub(in crate::upstream) fn has_logged_in(&self) -> bool {
         let owner = self.grant_owner();
-        let authorizer = self.kin.authorizer.as_ref();
+        let authorizer = self.shared.authorizer();
         owner.zip(authorizer).is_some_and(|(owner, authorizer)| {
             let is_in = authorizer.has_grant(&owner) && authorizer.open_login(&owner).is_none();
             is_in || authorizer.is_exchanging(&owner)
@@ -256,13 +265,13 @@ impl Instance {
     /// Returns true if the owner of its grant has a link to log in by.
     fn has_link(&self) -> bool {
         let owner = self.grant_owner();
-        let authorizer = self.kin.authorizer.as_ref();
+        let authorizer = self.shared.authorizer();
         owner.zip(authorizer).is_some_and(|(owner, it)| it.open_login(&owner).is_some())
     }
 
     /// Waits until the instance is ready. Returns false if it fails, or is not ready in time.
     pub(in crate::upstream) async fn is_ready_within(&self, patience: Duration) -> bool {
-        let mut state = self.state.subscribe();
+        let mut state = self.life.watch_state();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
         let verdict = timeout(patience, state.wait_for(verdict)).await;
         matches!(verdict, Ok(Ok(state)) if *state == LifeState::Ready)
@@ -273,44 +282,25 @@ impl Instance {
         &self,
         lost: &Arc<ServerConnection>,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
-        let is_gone = |_: &LifeState| {
-            let current = self.connection.load();
-            !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost))
-        };
-        let _ = timeout(SOON, self.state.subscribe().wait_for(is_gone)).await;
+        let is_gone = |_: &LifeState| !self.life.is_current(lost);
+        let _ = timeout(SOON, self.life.watch_state().wait_for(is_gone)).await;
         self.connected().await
     }
 
     /// Returns true if an idle instance has a reason to start.
     pub(in crate::upstream) fn is_wanted(&self) -> bool {
-        self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
+        self.demand.take_list_request() || self.is_in_use()
     }
 
     /// Returns true if the instance has calls in flight or active subscriptions.
     pub(in crate::upstream) fn is_in_use(&self) -> bool {
-        self.has_calls() || self.inbox.subscriptions.are_wanted()
+        self.demand.has_calls() || self.inbox.subscriptions.are_wanted()
     }
 
     /// Returns true if a client waits for the instance to start. Every instance other than the main
     /// one is opened for a client.
     pub(in crate::upstream) fn is_awaited(&self) -> bool {
-        !self.is_main() || self.has_calls() || self.list_requests.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns true if there has been a call.
-    pub(in crate::upstream) fn was_called(&self) -> bool {
-        self.was_called.load(Ordering::SeqCst)
-    }
-
-    fn has_calls(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) > 0
-    }
-
-    /// Waits until no calls are in flight.
-    pub(in crate::upstream) async fn unused(&self) {
-        while self.has_calls() {
-            self.freed.notified().await;
-        }
+        !self.is_main() || self.demand.is_awaited()
     }
 
     /// Returns the time to stop the instance if it stays unused, or `None` for never.
@@ -330,14 +320,14 @@ impl Instance {
         };
         let allowed = if self.has_found_out() { Duration::ZERO } else { allowed };
         let is_kept = self.is_in_use() || config.idle_stop.is_none() && self.has_listeners();
-        let used = if is_kept { clock::now() } else { self.last_used() };
-        let listed = self.notes().listed_at.filter(|_| self.is_main());
+        let used = if is_kept { clock::now() } else { self.demand.last_used() };
+        let listed = self.life.history().listed_at.filter(|_| self.is_main());
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
     }
 
     /// Returns true if a client that has called the instance keeps a stream open.
     fn has_listeners(&self) -> bool {
-        self.callers.are_listening(&self.kin.surroundings.hub)
+        self.demand.has_listeners(&self.shared.context().hub)
     }
 
     /// Returns the time that an instance other than the main one may be idle.
@@ -347,25 +337,6 @@ impl Instance {
         let is_for_capabilities = owner.lists() && owner.told.other_era.is_none();
         let most = if is_for_capabilities { config.capability_idle } else { Duration::MAX };
         most.min(config.instance_idle).min(config.idle_stop.unwrap_or(Duration::MAX))
-    }
-
-    /// Returns the time of the instance's creation.
-    pub(in crate::upstream) fn created(&self) -> Instant {
-        self.used.created()
-    }
-
-    /// Returns the time of the instance's last use.
-    pub(in crate::upstream) fn last_used(&self) -> Instant {
-        self.used.last()
-    }
-
-    /// Records a use.
-    pub(in crate::upstream) fn touch(&self) {
-        self.used.touch(clock::now());
-    }
-
-    pub(in crate::upstream) fn notes(&self) -> MutexGuard<'_, InstanceHistory> {
-        self.notes.lock()
     }
 
     pub(in crate::upstream) fn fail(&self, fault: UpstreamError) -> Failure {
@@ -380,15 +351,15 @@ impl Instance {
     pub(in crate::upstream) fn further_era(&self) -> Option<Era> {
         let told = &self.owner.told;
         if told.account.is_some() && told.other_era.is_none() {
-            return self.kin.version().map(ProtocolVersion::era);
+            return self.shared.version().map(ProtocolVersion::era);
         }
         Some(Era::Legacy)
     }
 
     /// Returns a summary for status pages.
     pub(in crate::upstream) fn view(&self) -> InstanceView {
-        let state = self.state.borrow().clone();
-        let connected = self.connection.load().as_ref().map(|it| it.peer().era());
+        let state = self.life.state();
+        let connected = self.life.read_peer(Peer::era);
         let further = || (!self.is_main()).then(|| self.further_era()).flatten();
         let era = connected.or_else(further);
         let told = match era {
@@ -396,7 +367,7 @@ impl Instance {
             _ => self.owner.told.clone(),
         };
         let finds_out = self.finds_out();
-        let notes = self.notes();
+        let notes = self.life.history();
         InstanceView {
             owner: Arc::clone(&self.owner),
             told,
@@ -405,7 +376,7 @@ impl Instance {
             state,
             since: notes.since.unwrap_or_else(clock::wall_now),
             pid: notes.pid,
-            calls: self.calls.load(Ordering::Relaxed),
+            calls: self.demand.count_calls(),
             last_error: notes.last_error.clone(),
         }
     }
@@ -421,18 +392,14 @@ impl InUse {
     /// Counts the call. Must precede the lookup of the connection: see
     /// `Life::rest`.
     pub(in crate::upstream) fn begin(instance: &Arc<Instance>) -> Self {
-        instance.calls.fetch_add(1, Ordering::SeqCst);
-        instance.was_called.store(true, Ordering::SeqCst);
-        Self { instance: Arc::clone(instance), _hold: instance.kin.hold() }
+        instance.demand.begin_call();
+        Self { instance: Arc::clone(instance), _hold: instance.shared.hold() }
     }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.instance.touch();
-        if self.instance.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.instance.freed.notify_one();
-        }
+        self.instance.demand.end_call();
     }
 }
 

@@ -2,7 +2,6 @@
 //! stopped.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -32,19 +31,19 @@ enum LossReason {
 
 /// Runs an instance until it is stopped.
 pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
-    let stop = instance.stop.clone();
-    let counted = (!instance.is_main()).then(|| instance.kin.metrics.running_instances().enter());
+    let counted =
+        (!instance.is_main()).then(|| instance.shared().metrics().running_instances().enter());
     let mut life = Life::new(&instance);
     tokio::select! {
-        () = stop.cancelled() => {}
+        () = instance.life().cancelled() => {}
         () = life.live() => {}
     }
-    if let Some(connection) = instance.connection.swap(None) {
+    if let Some(connection) = instance.life().disconnect() {
         connection.close(life.child.take()).await;
     } else if let Some(child) = life.child.take() {
         child.stop().await;
     }
-    instance.kin.pool.remove(&instance);
+    instance.shared().pool().remove(&instance);
     instance.forget_own_list();
     enter(&instance, LifeState::Stopped);
     drop(counted);
@@ -76,7 +75,7 @@ impl<'a> Life<'a> {
         };
         Self {
             known: if instance.is_main() {
-                instance.kin.era.assumed_era(clock::unix_now().as_secs())
+                instance.shared().era().assumed_era(clock::unix_now().as_secs())
             } else {
                 instance.further_era()
             },
@@ -102,7 +101,7 @@ impl<'a> Life<'a> {
                 enter(instance, LifeState::Idle);
                 // The permit may be from a call that has ended, hence the loop.
                 while !instance.is_wanted() {
-                    instance.demand.notified().await;
+                    instance.demand().start_requested().await;
                 }
             }
             self.ready_since = None;
@@ -111,17 +110,17 @@ impl<'a> Life<'a> {
                 LossReason::Idle if !is_main => return,
                 LossReason::Idle => true,
                 LossReason::Lost(_) if self.is_of_refuted_era() => {
-                    instance.kin.lists.failed(&instance.owner.list_declaration());
-                    instance.inbox.subscriptions.refuse_all();
+                    instance.shared().lists().failed(&instance.owner().list_declaration());
+                    instance.inbox().subscriptions.refuse_all();
                     return;
                 }
                 LossReason::Lost(fault) => {
                     let needs_login = matches!(fault, UpstreamError::LoginNeeded(_));
                     self.note(&fault);
                     if is_main {
-                        instance.kin.note_account(Some(&fault));
+                        instance.shared().note_account(Some(&fault));
                     }
-                    if instance.owner.lists() && !is_main {
+                    if instance.owner().lists() && !is_main {
                         instance.give_up_on_list();
                     }
                     if needs_login {
@@ -129,11 +128,11 @@ impl<'a> Life<'a> {
                     } else {
                         self.pause().await;
                     }
-                    if !is_main && instance.kin.pool.leave(instance) {
+                    if !is_main && instance.shared().pool().leave(instance) {
                         return;
                     }
-                    instance.restarts.fetch_add(1, Ordering::Relaxed);
-                    instance.kin.metrics.count_restart();
+                    instance.life().count_restart();
+                    instance.shared().metrics().count_restart();
                     false
                 }
             };
@@ -143,25 +142,25 @@ impl<'a> Life<'a> {
     /// Waits a moment before the first start, if the delay has a benefit.
     async fn delay_first_start(&self) {
         let instance = self.instance;
-        if instance.kin.lists.is_restored() {
+        if instance.shared().lists().is_restored() {
             // Clients can list already. Starting programs would only slow that down.
-            let _ = timeout(HEAD_START, instance.demand.notified()).await;
+            let _ = timeout(HEAD_START, instance.demand().start_requested()).await;
         } else {
-            instance.kin.await_sole_client().await;
+            instance.shared().await_sole_client().await;
         }
     }
 
     /// Records that an instance of the other era did not become ready.
     fn doubt_other_era(&self, fault: &UpstreamError) {
-        let (instance, owner) = (self.instance, &self.instance.owner);
+        let (instance, owner) = (self.instance, self.instance.owner());
         if owner.told.other_era.is_none() {
             return;
         }
-        match instance.kin.legacy_side.doubt(owner, fault) {
+        match instance.shared().legacy_side().doubt(owner, fault) {
             LegacyDoubt::None => return,
             LegacyDoubt::Unclear => {
-                let holder = instance.kin.lists.holder(&owner.list_declaration());
-                return holder.iter().for_each(|holder| instance.kin.try_legacy(holder));
+                let holder = instance.shared().lists().holder(&owner.list_declaration());
+                return holder.iter().for_each(|holder| instance.shared().try_legacy(holder));
             }
             LegacyDoubt::Refuted => {}
         }
@@ -170,15 +169,15 @@ impl<'a> Life<'a> {
             server = %instance.name(), fault,
             "the server cannot be used as a Legacy server: the gateway adapts it for Legacy clients"
         );
-        instance.kin.announce_lists();
-        instance.kin.keep_soon();
+        instance.shared().announce_lists();
+        instance.shared().keep_soon();
     }
 
     /// Returns true if the instance is of an era that the server does not speak.
     fn is_of_refuted_era(&self) -> bool {
-        let kin = &self.instance.kin;
-        self.instance.owner.told.other_era.is_some()
-            && kin.legacy_side.support() == LegacySupport::Refuted
+        let shared = self.instance.shared();
+        self.instance.owner().told.other_era.is_some()
+            && shared.legacy_side().support() == LegacySupport::Refuted
     }
 
     /// Performs one run, from start to end.
@@ -195,18 +194,18 @@ impl<'a> Life<'a> {
                 return self.lost(fault).await;
             }
         };
-        if instance.owner.told.other_era.is_some()
-            && instance.kin.legacy_side.confirm(connection.peer().version)
+        if instance.owner().told.other_era.is_some()
+            && instance.shared().legacy_side().confirm(connection.peer().version)
         {
-            instance.kin.announce_lists();
+            instance.shared().announce_lists();
             // Restores the subscriptions from before the refutation.
-            instance.kin.resume();
+            instance.shared().resume();
         }
         let opened = clock::now().into_std();
         self.ready_since = Some(opened);
         // A restarted server may return other results.
-        instance.inbox.reads.clear();
-        instance.connection.store(Some(Arc::clone(&connection)));
+        instance.inbox().reads.clear();
+        instance.life().connect_to(&connection);
         enter(&instance, LifeState::Ready);
         self.greet(&connection);
         let ended = loop {
@@ -219,15 +218,15 @@ impl<'a> Life<'a> {
             // Set before the connection is closed, which may take time, so that calls in the
             // meantime wait for the next start.
             let told = fault.without(&instance.config().secrets).public();
-            instance.notes().told = Some(told);
+            instance.life().history().told = Some(told);
             enter(&instance, LifeState::Connecting);
-            instance.connection.store(None);
+            instance.life().disconnect();
         }
         connection.close(self.child.take()).await;
         if connection.peer().era() == Era::Legacy {
-            instance.kin.metrics.record_session(opened.elapsed());
+            instance.shared().metrics().record_session(opened.elapsed());
         }
-        instance.notes().pid = None;
+        instance.life().history().pid = None;
         ended
     }
 
@@ -239,7 +238,7 @@ impl<'a> Life<'a> {
         }
         let instance = Arc::downgrade(self.instance);
         let is_awaited = move || instance.upgrade().is_some_and(|it| it.is_awaited());
-        let place = self.instance.kin.surroundings.starts.take_place(is_awaited).await;
+        let place = self.instance.shared().context().starts.take_place(is_awaited).await;
         let start = Box::pin(self.connect_and_list());
         match place {
             Some(place) => place.hold_during(start, config.start_timeout / 3).await,
@@ -254,26 +253,27 @@ impl<'a> Life<'a> {
         let opened = timeout(limit, self.connect()).await;
         let connection = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }))?;
         let connection = Arc::new(connection);
-        let is_first = instance.owner.told.account.is_some() && instance.kin.version().is_none();
+        let is_first =
+            instance.owner().told.account.is_some() && instance.shared().version().is_none();
         if is_first {
             // The gateway itself has no account with which to detect it.
-            instance.kin.era.confirm(connection.peer());
+            instance.shared().era().confirm(connection.peer());
         }
         if instance.is_main() {
-            instance.kin.note_account(None);
-            if instance.kin.era.is_of_other_server(connection.peer()) {
-                instance.kin.lists.set_dependence(ListDependence::Unknown);
+            instance.shared().note_account(None);
+            if instance.shared().era().is_of_other_server(connection.peer()) {
+                instance.shared().lists().set_dependence(ListDependence::Unknown);
             }
-            if instance.kin.era.confirm(connection.peer()) {
-                instance.kin.announce_lists();
+            if instance.shared().era().confirm(connection.peer()) {
+                instance.shared().announce_lists();
             }
-            instance.kin.resume();
+            instance.shared().resume();
         }
         // All lists are requested now, so earlier announcements do not matter.
-        instance.changes.clear();
+        instance.changes().clear();
         match instance.list(&connection, &EVERY_KIND).await {
             Ok(listed) if listed.part == ListingPart::Whole => {}
-            Ok(_) => instance.changes.mark_all(),
+            Ok(_) => instance.changes().mark_all(),
             Err(fault) => {
                 connection.close(self.child.take()).await;
                 return Err(fault);
@@ -288,14 +288,14 @@ impl<'a> Life<'a> {
     fn rest(&self, connection: &Arc<ServerConnection>) -> bool {
         let instance = self.instance;
         if !instance.is_main() {
-            return instance.kin.pool.leave(instance);
+            return instance.shared().pool().leave(instance);
         }
-        let pid = instance.notes().pid.take();
+        let pid = instance.life().history().pid.take();
         enter(instance, LifeState::Idle);
-        instance.connection.store(None);
+        instance.life().disconnect();
         if instance.is_in_use() {
-            instance.notes().pid = pid;
-            instance.connection.store(Some(Arc::clone(connection)));
+            instance.life().history().pid = pid;
+            instance.life().connect_to(connection);
             enter(instance, LifeState::Ready);
             return false;
         }
@@ -309,7 +309,8 @@ impl<'a> Life<'a> {
         let greeting = format!("{name} {version}");
         let greeting = instance.config().secrets.hide_in(&greeting);
         if instance.is_main() {
-            let tools = instance.kin.lists.base.load().as_ref().map_or(0, |list| list.tools.len());
+            let tools =
+                instance.shared().lists().base.load().as_ref().map_or(0, |list| list.tools.len());
             tracing::info!(
                 server = %instance.name(), era = peer.era().as_str(), protocol = %peer.version,
                 tools, "ready: {greeting}"
@@ -317,7 +318,7 @@ impl<'a> Life<'a> {
         } else {
             tracing::debug!(
                 server = %instance.name(), protocol = %peer.version,
-                owner = instance.owner.whose.as_str(),
+                owner = instance.owner().whose.as_str(),
                 "one more instance is ready: {greeting}"
             );
         }
@@ -329,23 +330,26 @@ impl<'a> Life<'a> {
         let mut pace = RelistPace::new();
         loop {
             let idle = instance.idle_at();
-            let causes = RelistCauses { changes: &instance.changes, asked: &instance.list_asked };
+            let causes = RelistCauses {
+                changes: instance.changes(),
+                asked: instance.demand().operator_requests(),
+            };
             tokio::select! {
                 fault = connection.closed() => return LossReason::Lost(self.explain(fault).await),
-                () = instance.stop.cancelled() => return LossReason::Stopped,
+                () = instance.life().cancelled() => return LossReason::Stopped,
                 kinds = pace.due(causes) => {
-                    if !instance.owner.lists() {
-                        instance.kin.relist_for(&instance.owner.list_declaration());
+                    if !instance.owner().lists() {
+                        instance.shared().relist_for(&instance.owner().list_declaration());
                     }
                     let listed = instance.list(connection, &kinds).await;
                     pace.listed(listed.as_ref().ok());
-                    instance.changes.settle();
+                    instance.changes().settle();
                     if let Err(fault) = listed {
                         // The previous list stays in use, because calls may still work.
                         self.note(&fault);
                     }
                 }
-                () = instance.kin.lists.wanted.notified(), if instance.is_main() => {
+                () = instance.shared().lists().wanted.notified(), if instance.is_main() => {
                     instance.list_untried(connection).await;
                 }
                 () = sleep_until(idle.unwrap_or_else(far_away)), if idle.is_some() => {
@@ -374,16 +378,16 @@ impl<'a> Life<'a> {
         if let Some(child) = self.child.take() {
             child.stop().await;
         }
-        self.instance.notes().pid = None;
+        self.instance.life().history().pid = None;
         LossReason::Lost(fault)
     }
 
     fn note(&self, fault: &UpstreamError) {
         let text = fault.chain_without(&self.instance.config().secrets);
-        let owner = self.instance.owner.whose.as_str();
+        let owner = self.instance.owner().whose.as_str();
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
         let told = fault.without(&self.instance.config().secrets).public();
-        let mut notes = self.instance.notes();
+        let mut notes = self.instance.life().history();
         notes.told = Some(told);
         notes.last_error = Some((clock::wall_now(), text));
     }
@@ -392,7 +396,7 @@ impl<'a> Life<'a> {
     /// has expired. The next start creates a new link.
     async fn await_login(&self) {
         let instance = self.instance;
-        let authorizer = instance.kin.authorizer.as_ref();
+        let authorizer = instance.shared().authorizer();
         let Some((authorizer, owner)) = authorizer.zip(instance.grant_owner()) else { return };
         let mut ended = authorizer.login_ends(&owner);
         if authorizer.has_grant(&owner) && authorizer.open_login(&owner).is_none() {
@@ -429,7 +433,7 @@ impl<'a> Life<'a> {
     /// at most one start a second is made for clients.
     async fn back_off(&self, wait: Duration) {
         let needed = async {
-            self.instance.demand.notified().await;
+            self.instance.demand().start_requested().await;
             sleep_until(self.tried_at + LEAST_PAUSE).await;
         };
         tokio::select! {
@@ -440,21 +444,9 @@ impl<'a> Life<'a> {
 }
 
 fn enter(instance: &Instance, state: LifeState) {
-    let mut notes = instance.notes();
-    notes.since = Some(clock::wall_now());
-    match state {
-        LifeState::Idle => {}
-        LifeState::Connecting => {
-            notes.first_start.get_or_insert_with(clock::now);
-        }
-        _ => {
-            notes.first_verdict.get_or_insert_with(clock::wall_now);
-        }
-    }
-    drop(notes);
-    instance.state.send_replace(state);
+    instance.life().enter(state);
     if instance.is_main() {
-        instance.kin.show_availability(&instance.state.borrow());
+        instance.shared().show_availability(&instance.life().state());
     }
 }
 

@@ -30,7 +30,7 @@ impl ServerShared {
             return None;
         }
         let Some(all) = self.full_declaration(&told) else { return Some(told) };
-        match self.lists.dependence() {
+        match self.lists().dependence() {
             ListDependence::Unknown => Some(all),
             ListDependence::Independent => None,
             ListDependence::Dependent => Some(told),
@@ -40,14 +40,14 @@ impl ServerShared {
     /// Returns true if a child of a server of both eras is known to return the same list to these
     /// Legacy clients as the main instance, which reports changes.
     fn lists_the_same_in_legacy(&self, told: &ClientDeclaration) -> bool {
-        let (base, own) = (self.lists.base.load(), self.lists.of(told));
+        let (base, own) = (self.lists().base.load(), self.lists().of(told));
         let is_same =
             || base.as_ref().zip(own).is_some_and(|(base, own)| base.offers_the_same(&own));
         told.other_era.is_some() && self.is_child() && is_same()
     }
 
     fn is_child(&self) -> bool {
-        matches!(self.config.target, ServerKind::Command(_))
+        matches!(self.config().target, ServerKind::Command(_))
     }
 
     /// Returns the declaration of all capabilities that matter to a Legacy child, if it includes
@@ -60,7 +60,7 @@ impl ServerShared {
         };
         (self.is_child() && is_among_all(told)).then(|| {
             let full = ClientDeclaration { other_era: told.other_era, ..declare_all(version) };
-            full.adapt_to(&self.config)
+            full.adapt_to(self.config())
         })
     }
 }
@@ -68,22 +68,22 @@ impl ServerShared {
 impl Instance {
     /// Returns true if the instance exists only for the comparison of lists.
     pub(in crate::upstream) fn finds_out(&self) -> bool {
-        let told = &self.owner.told;
-        self.owner.lists()
-            && !self.was_called()
-            && self.kin.lists.dependence() != ListDependence::Dependent
-            && self.kin.full_declaration(told).is_some_and(|all| all == *told)
+        let told = &self.owner().told;
+        self.owner().lists()
+            && !self.demand().was_called()
+            && self.shared().lists().dependence() != ListDependence::Dependent
+            && self.shared().full_declaration(told).is_some_and(|all| all == *told)
     }
 
     /// Returns true if the instance exists only for a comparison that is complete.
     pub(in crate::upstream) fn has_found_out(&self) -> bool {
-        self.kin.lists.dependence() == ListDependence::Independent && self.finds_out()
+        self.shared().lists().dependence() == ListDependence::Independent && self.finds_out()
     }
 
     /// Updates the comparison from a list that was returned to clients of its own declaration.
     pub(super) fn learn_dependence(&self, list: &ServerList, part: ListingPart) {
-        let (lists, told) = (&self.kin.lists, &self.owner.told);
-        let Some(all) = self.kin.full_declaration(told) else { return };
+        let (lists, told) = (self.shared().lists(), &self.owner().told);
+        let Some(all) = self.shared().full_declaration(told) else { return };
         let is_same = lists.base.load().as_ref().is_some_and(|base| base.offers_the_same(list));
         match lists.dependence() {
             ListDependence::Unknown if *told == all && part == ListingPart::Whole => {
@@ -100,23 +100,24 @@ impl Instance {
 
     /// Records that the instance has ended. Its clients return to the list for all clients.
     pub(in crate::upstream) fn forget_own_list(&self) {
-        let (lists, told) = (&self.kin.lists, &self.owner.told);
-        let is_own = self.owner.lists() && !self.is_main();
+        let (lists, told) = (self.shared().lists(), &self.owner().told);
+        let is_own = self.owner().lists() && !self.is_main();
         if is_own
             && lists.dependence() == ListDependence::Independent
-            && self.kin.full_declaration(told).is_some()
+            && self.shared().full_declaration(told).is_some()
             && lists.forget(told)
         {
-            self.kin.announce_lists();
+            self.shared().announce_lists();
         }
     }
 
     /// Records that the instance could not be listed. The failure of an instance in an era that the
     /// server may not speak at all is not a result of the comparison.
     pub(in crate::upstream) fn give_up_on_list(&self) {
-        let (lists, told) = (&self.kin.lists, &self.owner.told);
-        let is_all = || self.kin.full_declaration(told).is_some_and(|all| all == *told);
-        let speaks_era = told.other_era.is_none() || self.kin.legacy_side.version().is_some();
+        let (lists, told) = (self.shared().lists(), &self.owner().told);
+        let is_all = || self.shared().full_declaration(told).is_some_and(|all| all == *told);
+        let speaks_era =
+            told.other_era.is_none() || self.shared().legacy_side().version().is_some();
         if lists.dependence() == ListDependence::Unknown && speaks_era && is_all() {
             lists.set_dependence(ListDependence::Dependent);
         }

@@ -12,15 +12,10 @@ use crate::upstream::supervisor::shared::ServerShared;
 impl ServerShared {
     /// Starts the task that keeps the lists, if there is a store for them.
     pub(in crate::upstream) fn start_keeping(self: &Arc<Self>) {
-        if let Some(store) = self.surroundings.store.clone() {
+        if let Some(store) = self.context().store.clone() {
             let keeping = Arc::clone(self).keep_lists(store);
-            self.lives.spawn(self.surroundings.alive.track_future(keeping));
+            self.spawn(keeping);
         }
-    }
-
-    /// Requests the storage of the server's data. Does not wait.
-    pub(in crate::upstream) fn keep_soon(&self) {
-        self.unkept.notify_one();
     }
 
     async fn keep_lists(self: Arc<Self>, store: Arc<ListStore>) {
@@ -28,27 +23,27 @@ impl ServerShared {
             tokio::select! {
                 // Pending changes first, because the next run needs them.
                 biased;
-                () = self.unkept.notified() => {}
-                () = self.stop.cancelled() => return,
+                () = self.keep_requested() => {}
+                () = self.stopped() => return,
             }
             // Several lists arrive together.
-            let _ = timeout(PAUSE, self.stop.cancelled()).await;
+            let _ = timeout(PAUSE, self.stopped()).await;
             // A server that was replaced leaves the file to its replacement.
-            if self.users.is_closed() {
+            if self.is_released() {
                 return;
             }
             if let Some(known) = self.known_server() {
-                store.keep(&self.config, known).await;
+                store.keep(self.config(), known).await;
             }
         }
     }
 
     /// Returns the data of the server, once it has returned its lists in this run.
     fn known_server(&self) -> Option<KnownServer> {
-        let lists = &self.lists;
+        let lists = self.lists();
         let base = lists.base.load_full().filter(|_| lists.is_current.load(Ordering::Acquire))?;
-        let (version, probed, info) = self.era.to_keep()?;
-        let legacy_refused = self.legacy_side.refused_at();
+        let (version, probed, info) = self.era().to_keep()?;
+        let legacy_refused = self.legacy_side().refused_at();
         let further = lists.lists_to_keep().into_iter();
         let further =
             further.filter(|(told, _)| legacy_refused.is_none() || told.other_era.is_none());

@@ -33,7 +33,7 @@ impl Instance {
         let outcome = self.request_lists(connection, kinds).await;
         let has_succeeded = outcome.is_ok() && !connection.is_stale();
         if *kinds == EVERY_KIND {
-            self.listings.send_replace(Some(FinishedListing { begun, has_succeeded }));
+            self.note_listing(FinishedListing { begun, has_succeeded });
         }
         outcome
     }
@@ -43,9 +43,9 @@ impl Instance {
         connection: &ServerConnection,
         kinds: &ByKind<bool>,
     ) -> Result<ListingOutcome, UpstreamError> {
-        let lists = &self.kin.lists;
-        let told = &self.owner.told;
-        if !self.owner.lists() {
+        let lists = self.shared().lists();
+        let told = &self.owner().told;
+        if !self.owner().lists() {
             return Ok(ListingOutcome { part: ListingPart::Whole, has_changed: false });
         }
         if !self.is_main() {
@@ -65,7 +65,7 @@ impl Instance {
         let known = KnownLists { old: old.clone(), kinds };
         let (list, part) = self.fetch(connection, told, known).await?;
         if kinds == EVERY_KIND {
-            self.notes().listed_at = Some(clock::now());
+            self.life().history().listed_at = Some(clock::now());
         }
         let mut has_changed = !old.is_some_and(|old| old.is_same(&list));
         if has_changed {
@@ -80,14 +80,14 @@ impl Instance {
                     recent.partition(ClientDeclaration::is_made_by_main);
                 // The list of an account may have changed by itself.
                 for told in others.iter().filter(|told| has_changed || told.account.is_some()) {
-                    self.kin.relist_for(told);
+                    self.shared().relist_for(told);
                 }
                 has_changed |= self.list_further(connection, own).await;
             }
             // Other instances may have been idle and missed the notification, so their lists may
             // have changed as well.
             Era::Legacy if has_changed || lists.inherited.swap(false, Ordering::AcqRel) => {
-                self.kin.relist();
+                self.shared().relist();
             }
             Era::Legacy => {}
         }
@@ -97,7 +97,7 @@ impl Instance {
     /// Requests one of the missing lists that clients of a Modern server need. The others follow
     /// after everything else that is due.
     pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
-        let lists = &self.kin.lists;
+        let lists = self.shared().lists();
         let mut untried = lists.untried();
         let Some(next) = untried.pop() else { return };
         if !untried.is_empty() {
@@ -112,7 +112,7 @@ impl Instance {
         connection: &ServerConnection,
         wanted: Vec<ClientDeclaration>,
     ) -> bool {
-        let lists = &self.kin.lists;
+        let lists = self.shared().lists();
         let mut has_changed = false;
         for told in wanted {
             let known = KnownLists::similar(lists.similar(&told));
@@ -135,13 +135,13 @@ impl Instance {
     /// Announces a stored list: to the tasks that wait for it, after the check for lists that
     /// differ by era, and to all clients if it has changed.
     fn tell(&self, changed: bool) {
-        if !self.kin.lists.are_same_in_both_eras() {
-            self.kin.surroundings.note_lists_by_era();
+        if !self.shared().lists().are_same_in_both_eras() {
+            self.shared().context().note_lists_by_era();
         }
-        self.kin.lists.wake_waiting();
-        self.kin.keep_soon();
+        self.shared().lists().wake_waiting();
+        self.shared().keep_soon();
         if changed {
-            self.kin.surroundings.listed.notify_one();
+            self.shared().context().listed.notify_one();
         }
     }
 
@@ -184,11 +184,11 @@ impl Instance {
         let (name, offers) = (config.name.clone(), Arc::clone(connection.peer().known_offers()));
         // Only one list of a server is built at a time, so the lists of other servers wait for at
         // most one of them.
-        let own_turn = Arc::clone(&self.kin.lists.building).lock_owned().await;
+        let own_turn = Arc::clone(&self.shared().lists().building).lock_owned().await;
         let turn = BUILDING.acquire().await.ok();
         // Compiling thousands of schemas takes long. It runs on a blocking thread and is completed
         // even if all its callers stop waiting.
-        let scans = self.kin.surroundings.scans_definitions();
+        let scans = self.shared().context().scans_definitions();
         let config = Arc::clone(config);
         let built = tokio::task::spawn_blocking(move || {
             let _turns = (own_turn, turn);
@@ -255,10 +255,10 @@ impl Instance {
         }
         let texts = warnings.iter().map(|(_, text)| text.clone());
         let shown = remarks.into_iter().map(clipped).chain(texts).collect();
-        let before = std::mem::replace(&mut self.notes().warnings, shown);
+        let before = std::mem::replace(&mut self.life().history().warnings, shown);
         for (cause, warning) in warnings.iter().filter(|(_, warning)| !before.contains(warning)) {
             // Each instance of a server reads the same definitions.
-            if *cause != REPAIRED || self.kin.lists.is_first_repair(warning) {
+            if *cause != REPAIRED || self.shared().lists().is_first_repair(warning) {
                 tracing::warn!(server = %self.name(), "{cause}: {warning}");
             }
         }
@@ -269,7 +269,7 @@ impl ServerShared {
     /// Requests all lists that clients with capabilities have used recently. Instances that run or
     /// can be opened do this at once. Otherwise the list is requested when a client needs it next.
     fn relist(self: &Arc<Self>) {
-        for told in self.lists.recent() {
+        for told in self.lists().recent() {
             self.relist_for(&told);
         }
     }
@@ -288,12 +288,12 @@ impl ServerShared {
     fn open_lister(self: &Arc<Self>, told: &ClientDeclaration) -> Option<Arc<Instance>> {
         let is_served =
             |era| self.version().is_some_and(|version| self.serves_legacy(version, era));
-        if self.lists.of(told).is_none() || !told.other_era.is_none_or(is_served) {
+        if self.lists().of(told).is_none() || !told.other_era.is_none_or(is_served) {
             return None;
         }
-        let holder = self.lists.holder(told)?;
-        self.lists.doubt(told);
-        self.pool.open_for(self, InstanceKey::lister(told.clone()), &holder).ok()
+        let holder = self.lists().holder(told)?;
+        self.lists().doubt(told);
+        self.open_instance(InstanceKey::lister(told.clone()), &holder).ok()
     }
 }
 

@@ -13,6 +13,8 @@
 
 mod accounts;
 pub(in crate::upstream) mod instance;
+mod instance_demand;
+mod instance_life;
 pub(in crate::upstream) mod legacy_side;
 pub(in crate::upstream) mod shared;
 mod callers;

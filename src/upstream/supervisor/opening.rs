@@ -27,16 +27,16 @@ impl Life<'_> {
     /// Opens a connection of the configured kind. The caller sets a time limit.
     pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
-        let known = self.instance.owner.told.other_era.or(self.known);
+        let known = self.instance.owner().told.other_era.or(self.known);
         let era = match (config.era(), known) {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
             (era, _) => era,
         };
         if self.instance.is_main() {
-            self.instance.kin.settle_main_declaration();
+            self.instance.shared().settle_main_declaration();
         }
         if era == EraChoice::Auto {
-            self.instance.kin.era.note_probe(clock::unix_now().as_secs());
+            self.instance.shared().era().note_probe(clock::unix_now().as_secs());
         }
         let opened = match &config.target {
             ServerKind::Command(command) => self.start_child(command, era).await,
@@ -74,12 +74,12 @@ impl Life<'_> {
             limit: config.max_response,
             memory: self.memory(),
             caller_headers: CallerHeaders::of(config),
-            inbox: Arc::clone(&self.instance.inbox),
+            inbox: Arc::clone(self.instance.inbox()),
         };
         // A server that is known to be Modern does not use the older transport.
         let may_be_old = http.transport == HttpTransport::Auto
             && era != EraChoice::Modern
-            && self.instance.owner.told.other_era.is_none();
+            && self.instance.owner().told.other_era.is_none();
         match HttpServer::open(opening).await {
             Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
                 self.open_sse(client).await.map_err(|other| http::sse::choose_fault(fault, other))
@@ -93,9 +93,9 @@ impl Life<'_> {
         let opening = ApiOpening {
             server: Arc::clone(self.instance.config()),
             api: api.clone(),
-            files: self.instance.kin.files.clone(),
+            files: self.instance.shared().files().clone(),
             memory: self.memory(),
-            inbox: Arc::clone(&self.instance.inbox),
+            inbox: Arc::clone(self.instance.inbox()),
             credentials: self.credentials(),
         };
         OpenApiServer::open(opening).await.map(ServerConnection::OpenApi)
@@ -117,7 +117,7 @@ impl Life<'_> {
             patience: config.start_timeout / 3,
             limit,
             memory: self.memory(),
-            inbox: Arc::clone(&self.instance.inbox),
+            inbox: Arc::clone(self.instance.inbox()),
             secrets: config.secrets.clone(),
         };
         let stdio = StdioServer::open(opening, input, output).await?;
@@ -130,12 +130,12 @@ impl Life<'_> {
         let instance = self.instance;
         let credentials = self.credentials();
         let shares = !instance.is_main() && credentials.as_ref().is_none_or(is_of_gateway);
-        if shares && let Some(client) = &*instance.kin.client() {
+        if shares && let Some(client) = &*instance.shared().client() {
             return Ok(Arc::clone(client));
         }
         let (config, connect_timeout) = (config.clone(), instance.config().connect_timeout);
         let created = move || http::HttpClient::new(&config, connect_timeout);
-        let created = instance.kin.files.run(created).await;
+        let created = instance.shared().files().run(created).await;
         let client = created.map_err(|error| SetupFault::Files(Arc::new(error)))??;
         let is_own = credentials.as_ref().is_some_and(|own| !is_of_gateway(own));
         let client = Arc::new(match credentials {
@@ -146,16 +146,16 @@ impl Life<'_> {
             // Connections of one owner are not used for another.
             return Ok(client);
         }
-        Ok(Arc::clone(instance.kin.client().insert(client)))
+        Ok(Arc::clone(instance.shared().client().insert(client)))
     }
 
     fn memory(&self) -> Arc<ResponseMemory> {
-        Arc::clone(&self.instance.kin.surroundings.response_memory)
+        Arc::clone(&self.instance.shared().context().response_memory)
     }
 
     /// Returns the tokens for the instance's requests, or `None` without OAuth.
     fn credentials(&self) -> Option<http::RequestCredentials> {
-        let authorizer = self.instance.kin.authorizer.as_ref()?;
+        let authorizer = self.instance.shared().authorizer()?;
         let owner = self.instance.grant_owner()?;
         Some(http::RequestCredentials { authorizer: Arc::clone(authorizer), owner })
     }
@@ -168,7 +168,7 @@ impl Life<'_> {
         let config = self.instance.config();
         let (mut child, input, output) = self.spawn(command).await?;
         let output = ChildOutput::new(output).map_err(|error| SetupFault::Pipe(Arc::new(error)))?;
-        self.instance.notes().pid = u32::try_from(child.id()).ok();
+        self.instance.life().history().pid = u32::try_from(child.id()).ok();
         let opening = stdio::StdioOpening {
             server: config.name.clone(),
             owner: self.instance.declared_owner(),
@@ -176,7 +176,7 @@ impl Life<'_> {
             patience: config.start_timeout / 3,
             limit: config.max_response,
             memory: self.memory(),
-            inbox: Arc::clone(&self.instance.inbox),
+            inbox: Arc::clone(self.instance.inbox()),
             secrets: config.secrets.clone(),
         };
         let opened = tokio::select! {
@@ -200,11 +200,11 @@ impl Life<'_> {
         let instance = self.instance;
         let (server, spec) =
             (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
-        let guardian = instance.kin.surroundings.guardian.clone();
+        let guardian = instance.shared().context().guardian.clone();
         let _turn = STARTING.acquire().await;
         // The gateway's shutdown waits for a program that is being started. Nothing else would end
         // the program before the guardian knows it.
-        let alive = instance.kin.surroundings.alive.token();
+        let alive = instance.shared().context().alive.token();
         let spawned =
             spawn_blocking(move || (Child::spawn(&server, &spec, &guardian), alive)).await;
         let (spawned, _alive) = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;

@@ -36,26 +36,26 @@ struct OpenInstance {
 impl Pool {
     /// Returns the instance for a call of `holder`, and opens it if missing. The instance counts as
     /// in use from this moment, so that it is not closed before it has the call.
-    pub(in crate::upstream) fn take(
+    fn take(
         &self,
-        kin: &Arc<ServerShared>,
+        server: &Arc<ServerShared>,
         owner: InstanceKey,
         holder: &Holder,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let mut open = self.open();
-        let instance = find_or_open(&mut open, &self.shares, kin, (owner, holder))?;
+        let instance = find_or_open(&mut open, &self.shares, server, (owner, holder))?;
         let in_use = InUse::begin(&instance);
         Ok((instance, in_use))
     }
 
     /// Returns the instance for this key, and opens it for `holder` if missing.
-    pub(in crate::upstream) fn open_for(
+    fn open_for(
         &self,
-        kin: &Arc<ServerShared>,
+        server: &Arc<ServerShared>,
         owner: InstanceKey,
         holder: &Holder,
     ) -> Result<Arc<Instance>, UpstreamError> {
-        find_or_open(&mut self.open(), &self.shares, kin, (owner, holder))
+        find_or_open(&mut self.open(), &self.shares, server, (owner, holder))
     }
 
     /// Returns the instance for this key, if it is open.
@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// Removes an unused instance. Returns false if a call has just arrived for it.
-    pub(in crate::upstream) fn leave(&self, instance: &Instance) -> bool {
+    pub(super) fn leave(&self, instance: &Instance) -> bool {
         let mut open = self.open();
         if instance.is_wanted() {
             return false;
@@ -74,13 +74,13 @@ impl Pool {
     }
 
     /// Removes an instance that has ended.
-    pub(in crate::upstream) fn remove(&self, instance: &Instance) {
+    pub(super) fn remove(&self, instance: &Instance) {
         remove(&mut self.open(), instance);
     }
 
     /// Closes the instances of a client's session once their calls have ended, or after a short
     /// wait. The calls are cancelled with the session.
-    pub(in crate::upstream) fn close_session(&self, kin: &Arc<ServerShared>, session: &str) {
+    fn close_session(&self, server: &Arc<ServerShared>, session: &str) {
         let mut closing = Vec::new();
         self.open().retain(|owner, it| {
             let goes = owner.whose.is_session(session);
@@ -90,9 +90,9 @@ impl Pool {
             !goes
         });
         for instance in closing {
-            kin.surroundings.alive.spawn(async move {
-                let _ = timeout(LAST_CALLS, instance.unused()).await;
-                instance.stop.cancel();
+            server.context().alive.spawn(async move {
+                let _ = timeout(LAST_CALLS, instance.demand().unused()).await;
+                instance.life().cancel();
             });
         }
     }
@@ -108,7 +108,7 @@ impl Pool {
         let mut all: Vec<_> = open.values().map(|it| Arc::clone(&it.instance)).collect();
         drop(open);
         let count = all.len();
-        all.sort_by_key(|instance| instance.created());
+        all.sort_by_key(|instance| instance.demand().created());
         (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
     }
 
@@ -120,34 +120,34 @@ impl Pool {
 fn find_or_open(
     open: &mut OpenInstances,
     shares: &Arc<SharedAmount>,
-    kin: &Arc<ServerShared>,
+    server: &Arc<ServerShared>,
     (owner, holder): (InstanceKey, &Holder),
 ) -> Result<Arc<Instance>, UpstreamError> {
     if let Some(there) = open.get(&owner) {
         return Ok(Arc::clone(&there.instance));
     }
-    let limit = kin.config.max_instances();
+    let limit = server.config().max_instances();
     if open.len() >= limit {
         // A client makes room among its own instances first, and among those of others only while
         // it has less than its share.
         close_idle(open, |it| it.share.holder() == holder);
     }
-    let each = kin.surroundings.share_of(limit);
+    let each = server.context().share_of(limit);
     let share = shares.take(holder, 1, ShareBounds { all: usize::MAX, each });
     let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
     if open.len() >= limit {
         close_idle(open, |_| true).ok_or(UpstreamError::TooManyInstances { limit })?;
     }
-    let instance = Instance::start(kin, owner.clone());
+    let instance = Instance::start(server, owner.clone());
     open.insert(owner, OpenInstance { instance: Arc::clone(&instance), share });
     Ok(instance)
 }
 
 fn remove(open: &mut OpenInstances, instance: &Instance) {
     // Another instance may have taken this key by now.
-    let there = open.get(&*instance.owner);
+    let there = open.get(&**instance.owner());
     if there.is_some_and(|it| std::ptr::eq(&raw const *it.instance, instance)) {
-        open.remove(&*instance.owner);
+        open.remove(&**instance.owner());
     }
 }
 
@@ -157,29 +157,53 @@ fn remove(open: &mut OpenInstances, instance: &Instance) {
 fn close_idle(open: &mut OpenInstances, may: impl Fn(&OpenInstance) -> bool) -> Option<()> {
     let idle = open.iter().filter(|(owner, it)| owner.lists() && !it.instance.is_in_use());
     let idle = idle.filter(|(_, it)| may(it));
-    let idle = idle.min_by_key(|(_, it)| it.instance.last_used());
+    let idle = idle.min_by_key(|(_, it)| it.instance.demand().last_used());
     let idle = idle.map(|(owner, _)| owner.clone())?;
-    open.remove(&idle)?.instance.stop.cancel();
+    open.remove(&idle)?.instance.life().cancel();
     Some(())
 }
 
 impl ServerShared {
+    /// Returns the instance for a call of `holder`, held open, and opens it if missing.
+    #[inline]
+    pub(crate) fn take_instance(
+        self: &Arc<Self>,
+        owner: InstanceKey,
+        holder: &Holder,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
+        self.pool().take(self, owner, holder)
+    }
+
+    /// Returns the instance for this key, and opens it for `holder` if missing.
+    pub(crate) fn open_instance(
+        self: &Arc<Self>,
+        owner: InstanceKey,
+        holder: &Holder,
+    ) -> Result<Arc<Instance>, UpstreamError> {
+        self.pool().open_for(self, owner, holder)
+    }
+
+    /// Closes the instances of a Legacy client's session after its end.
+    pub(crate) fn close_session(self: &Arc<Self>, session: &str) {
+        self.pool().close_session(self, session);
+    }
+
     /// Opens the instances with waiting subscriptions, if this server replaces another.
     pub(in crate::upstream) fn resume(self: &Arc<Self>) {
-        for (owner, holder) in self.surroundings.hub.waiting(&self.config.name) {
-            let expected = match self.config.isolation() {
+        for (owner, holder) in self.context().hub.waiting(&self.config().name) {
+            let expected = match self.config().isolation() {
                 Isolation::Shared => owner.lists(),
                 Isolation::Client => true,
             };
             let version = self.version();
             let expected = expected
-                && owner.told == owner.told.clone().adapt_to(&self.config)
+                && owner.told == owner.told.clone().adapt_to(self.config())
                 && owner.told.other_era.is_none_or(|era| {
                     version.is_some_and(|version| self.serves_legacy(version, era))
                 });
-            if expected && let Err(fault) = self.pool.open_for(self, owner, &holder) {
-                let fault = fault.chain_without(&self.config.secrets);
-                tracing::warn!(server = %self.config.name, fault, "subscriptions are lost");
+            if expected && let Err(fault) = self.open_instance(owner, &holder) {
+                let fault = fault.chain_without(&self.config().secrets);
+                tracing::warn!(server = %self.config().name, fault, "subscriptions are lost");
             }
         }
     }

@@ -4,9 +4,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -168,36 +170,36 @@ impl ServerContext {
 }
 
 /// State that all instances of one server share.
-pub(in crate::upstream) struct ServerShared {
-    pub(in crate::upstream) config: Arc<ServerConfig>,
-    pub(in crate::upstream) surroundings: ServerContext,
-    pub(in crate::upstream) metrics: Arc<ServerMetrics>,
-    pub(in crate::upstream) lists: OfferedLists,
+pub(crate) struct ServerShared {
+    config: Arc<ServerConfig>,
+    context: ServerContext,
+    metrics: Arc<ServerMetrics>,
+    lists: OfferedLists,
     /// The instances besides the main one.
-    pub(in crate::upstream) pool: Pool,
-    pub(in crate::upstream) stop: CancellationToken,
+    pool: Pool,
+    stop: CancellationToken,
     /// Tracks the tasks of the instances.
-    pub(in crate::upstream) lives: TaskTracker,
+    lives: TaskTracker,
     /// Version of the main instance.
-    pub(in crate::upstream) era: RememberedEra,
+    era: RememberedEra,
     /// Legacy support of the server, if that version is Modern.
-    pub(in crate::upstream) legacy_side: LegacySide,
+    legacy_side: LegacySide,
     /// Tokens for its requests. `None` without OAuth.
-    pub(in crate::upstream) authorizer: Option<Arc<ServerAuthorizer>>,
+    authorizer: Option<Arc<ServerAuthorizer>>,
     /// True if only the accounts of clients can be used: see `has_no_account`.
-    pub(super) no_account: AtomicBool,
+    no_account: AtomicBool,
     /// The only client, as it was declared to the main instance.
-    pub(super) main_client: Mutex<SettledClient>,
+    main_client: Mutex<SettledClient>,
     /// Patience of list requests for its first list.
-    pub(in crate::upstream) patience: ListPatience,
+    patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
     /// Notified when the lists should be stored for the next run.
-    pub(in crate::upstream) unkept: Notify,
+    unkept: Notify,
     /// Reads the certificates of that client.
-    pub(in crate::upstream) files: FileReader,
+    files: FileReader,
     /// Snapshots and calls that hold the server.
-    pub(in crate::upstream) users: TaskTracker,
+    users: TaskTracker,
     /// True if a snapshot names this server. The metrics show only such servers.
     shown: AtomicBool,
     /// Health in the last event about the server.
@@ -216,23 +218,20 @@ enum ReportedHealth {
 }
 
 impl ServerShared {
-    pub(in crate::upstream) fn new(
-        config: Arc<ServerConfig>,
-        surroundings: &ServerContext,
-    ) -> Self {
-        let known = surroundings.store.as_ref().and_then(|store| store.take(&config));
+    pub(in crate::upstream) fn new(config: Arc<ServerConfig>, context: &ServerContext) -> Self {
+        let known = context.store.as_ref().and_then(|store| store.take(&config));
         let known = known.as_ref();
-        let metrics = surroundings.metrics.server(config.name.as_str());
+        let metrics = context.metrics.server(config.name.as_str());
         let counted = Some(Arc::clone(&metrics));
         let shared = Self {
             metrics,
-            authorizer: ServerAuthorizer::of(&config, &surroundings.grants, counted),
+            authorizer: ServerAuthorizer::of(&config, &context.grants, counted),
             era: RememberedEra::new(config.era(), known),
             config,
-            surroundings: surroundings.clone(),
+            context: context.clone(),
             lists: OfferedLists::restored(known),
             pool: Pool::default(),
-            stop: surroundings.stop.child_token(),
+            stop: context.stop.child_token(),
             lives: TaskTracker::new(),
             legacy_side: LegacySide::restored(known, clock::unix_now().as_secs()),
             no_account: AtomicBool::new(false),
@@ -246,9 +245,128 @@ impl ServerShared {
             reported: Mutex::default(),
         };
         if !shared.lists.are_same_in_both_eras() {
-            shared.surroundings.note_lists_by_era();
+            shared.context.note_lists_by_era();
         }
         shared
+    }
+
+    #[inline]
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// Returns the parts of the gateway that the server needs.
+    #[inline]
+    pub(crate) fn context(&self) -> &ServerContext {
+        &self.context
+    }
+
+    pub(super) fn metrics(&self) -> &Arc<ServerMetrics> {
+        &self.metrics
+    }
+
+    /// Returns the server's lists.
+    #[inline]
+    pub(crate) fn lists(&self) -> &OfferedLists {
+        &self.lists
+    }
+
+    /// Returns the instances besides the main one.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Returns the version of the main instance.
+    pub(super) fn era(&self) -> &RememberedEra {
+        &self.era
+    }
+
+    /// Returns the Legacy support of a server with a Modern main instance.
+    #[inline]
+    pub(crate) fn legacy_side(&self) -> &LegacySide {
+        &self.legacy_side
+    }
+
+    /// Returns the source of tokens for requests, or `None` without OAuth.
+    #[inline]
+    pub(crate) fn authorizer(&self) -> Option<&Arc<ServerAuthorizer>> {
+        self.authorizer.as_ref()
+    }
+
+    /// Returns the patience of list requests for the first list.
+    pub(super) fn patience(&self) -> &ListPatience {
+        &self.patience
+    }
+
+    /// Returns the reader of the HTTP client's certificates.
+    pub(super) fn files(&self) -> &FileReader {
+        &self.files
+    }
+
+    /// Returns the only client, as it was declared to the main instance.
+    pub(super) fn main_client(&self) -> MutexGuard<'_, SettledClient> {
+        self.main_client.lock()
+    }
+
+    /// Returns a token for one instance, which is cancelled together with the server.
+    pub(super) fn child_stop(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+
+    /// Waits until the server has to end.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Runs a task of the server. The server's end waits for it.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.lives.spawn(self.context.alive.track_future(task));
+    }
+
+    /// Stops the server for good, once its holders and calls are gone or `patience` has passed.
+    pub(crate) async fn shut_down(&self, patience: Duration) {
+        self.users.close();
+        tokio::select! {
+            _ = timeout(patience, self.users.wait()) => {}
+            () = self.stop.cancelled() => {}
+        }
+        self.stop.cancel();
+        self.lives.close();
+        self.lives.wait().await;
+    }
+
+    /// Returns true if no snapshot takes the server again: it was removed or replaced.
+    pub(super) fn is_released(&self) -> bool {
+        self.users.is_closed()
+    }
+
+    /// Requests the storage of the server's data. Does not wait.
+    pub(super) fn keep_soon(&self) {
+        self.unkept.notify_one();
+    }
+
+    /// Waits until storage is requested.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn keep_requested(&self) {
+        self.unkept.notified().await;
+    }
+
+    /// Returns true if the last start of the main instance failed for lack of a login or a token,
+    /// at a server where clients have their own accounts.
+    #[inline]
+    pub(crate) fn has_no_account(&self) -> bool {
+        self.no_account.load(Ordering::Acquire)
+    }
+
+    /// Records whether only the accounts of clients can be used.
+    pub(super) fn set_no_account(&self, has_none: bool) {
+        self.no_account.store(has_none, Ordering::Release);
     }
 
     /// Returns the server's last version, or the configured one. Returns `None` if it is unknown.
@@ -283,8 +401,8 @@ impl ServerShared {
     pub(in crate::upstream) fn try_legacy(self: &Arc<Self>, holder: &Holder) {
         let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
         // If there is no room for it, another attempt follows later.
-        if let Ok(instance) = self.pool.open_for(self, InstanceKey::lister(plain), holder) {
-            instance.touch();
+        if let Ok(instance) = self.open_instance(InstanceKey::lister(plain), holder) {
+            instance.demand().touch();
         }
     }
 
@@ -292,13 +410,11 @@ impl ServerShared {
     /// on.
     pub(in crate::upstream) fn announce_lists(&self) {
         self.lists.count_change();
-        self.surroundings.listed.notify_one();
+        self.context.listed.notify_one();
     }
 
     /// Returns the HTTP client that all instances share.
-    pub(in crate::upstream) fn client(
-        &self,
-    ) -> parking_lot::MutexGuard<'_, Option<Arc<http::HttpClient>>> {
+    pub(in crate::upstream) fn client(&self) -> MutexGuard<'_, Option<Arc<http::HttpClient>>> {
         self.client.lock()
     }
 
@@ -312,7 +428,7 @@ impl ServerShared {
     }
 
     pub(in crate::upstream) fn show_availability(&self, state: &LifeState) {
-        if !self.shown.load(Ordering::SeqCst) || self.users.is_closed() {
+        if !self.shown.load(Ordering::SeqCst) || self.is_released() {
             return;
         }
         // An idle server is available, because the next call starts it.
@@ -338,7 +454,7 @@ impl ServerShared {
             return;
         }
         let server = self.config.name.as_str();
-        self.surroundings.events.send(&match health {
+        self.context.events.send(&match health {
             ReportedHealth::Unknown => return,
             ReportedHealth::Ready => LifecycleEvent::ServerReady {
                 server,

@@ -58,8 +58,9 @@ pub(in crate::upstream) enum SettledClient {
 impl ServerShared {
     /// Returns the client that the main instance declares, if it serves only one client.
     fn sole_client(&self) -> Option<&SoleClient> {
-        let client = self.surroundings.sole_client.as_deref();
-        client.filter(|_| !self.config.has_one_instance() && self.config.era != EraChoice::Modern)
+        let client = self.context().sole_client.as_deref();
+        client
+            .filter(|_| !self.config().has_one_instance() && self.config().era != EraChoice::Modern)
     }
 
     /// Waits for that client before the first start of the main instance.
@@ -72,7 +73,7 @@ impl ServerShared {
     /// Decides the declaration of the main instance, which is about to be opened.
     pub(in crate::upstream) fn settle_main_declaration(&self) {
         if let Some(client) = self.sole_client() {
-            *self.main_client.lock() =
+            *self.main_client() =
                 client.abilities().map_or(SettledClient::Unknown, SettledClient::Known);
         }
     }
@@ -85,7 +86,7 @@ impl ServerShared {
     ) -> ClientDeclaration {
         let client = self.sole_client().filter(|_| version.era() == Era::Legacy);
         let told = client.and_then(|client| {
-            match &*self.main_client.lock() {
+            match &*self.main_client() {
                 // The next start will declare the abilities known by then.
                 SettledClient::NotYet => client.abilities(),
                 SettledClient::Unknown => None,
@@ -93,7 +94,7 @@ impl ServerShared {
             }
         });
         let told = told.map(|abilities| ClientDeclaration::new(version, &abilities));
-        told.map_or_else(ClientDeclaration::main, |told| told.adapt_to(&self.config))
+        told.map_or_else(ClientDeclaration::main, |told| told.adapt_to(self.config()))
     }
 }
 
