@@ -113,7 +113,7 @@ impl Peer {
 
 /// The verdict on a response to `server/discover`.
 #[derive(Debug)]
-pub(in crate::upstream) enum DiscoverVerdict {
+pub(super) enum DiscoverVerdict {
     /// The server speaks this Modern version.
     Modern(Box<Peer>),
     /// The server is Modern, but demands this version.
@@ -127,7 +127,7 @@ pub(in crate::upstream) enum DiscoverVerdict {
 /// Interprets the response to `server/discover`. Any response means Legacy, except a result or an
 /// error that only Modern servers send. No single code decides (2026-07-28, stdio, "Backward
 /// Compatibility").
-pub(in crate::upstream) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
+pub(super) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
     match answer {
         Answer::Result(result) => judge_result(result),
         Answer::Error(error) if code::is_modern_code(error.code()) => judge_refusal(error),
@@ -244,7 +244,7 @@ fn common_modern(theirs: &[String]) -> Option<ProtocolVersion> {
 }
 
 /// Reads the response to `initialize`.
-pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, UpstreamError> {
+pub(super) fn judge_initialize(answer: &Answer) -> Result<Peer, UpstreamError> {
     let result = match answer {
         Answer::Result(result) => result,
         Answer::Error(error) => return Err(refused(error)),
@@ -270,13 +270,13 @@ fn unsupported(offered: &[String]) -> UpstreamError {
 }
 
 /// Builds the error for a JSON-RPC error in place of a required result.
-pub(in crate::upstream) fn refused(error: &ErrorBody) -> UpstreamError {
+pub(super) fn refused(error: &ErrorBody) -> UpstreamError {
     let message = clip(error.message(), 200).to_owned();
     UpstreamError::Refused { code: error.code(), message }
 }
 
 /// Returns the params of `initialize`, with these raw client capabilities.
-pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
+pub(super) fn initialize_params(told: &[u8]) -> Bytes {
     json!({
         "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
         "capabilities": value(told),
@@ -288,12 +288,12 @@ pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
 
 /// Returns the params of the gateway's own requests to a Modern server: `members`, and the `_meta`
 /// that every request carries.
-pub(in crate::upstream) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
+pub(super) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
     modern_params_for(version, b"{}", members)
 }
 
 /// Like [`modern_params`], on behalf of clients with these raw capabilities.
-pub(in crate::upstream) fn modern_params_for(
+pub(super) fn modern_params_for(
     version: ProtocolVersion,
     capabilities: &[u8],
     members: Value,
@@ -302,7 +302,7 @@ pub(in crate::upstream) fn modern_params_for(
 }
 
 /// Like [`modern_params_for`], with parsed capabilities.
-pub(in crate::upstream) fn modern_params_of(
+pub(super) fn modern_params_of(
     version: ProtocolVersion,
     mut members: Value,
     capabilities: &Value,
@@ -322,7 +322,7 @@ pub(in crate::upstream) fn modern_params_of(
 
 /// Returns the response to a server request that reaches no client: an empty result for `ping`, an
 /// error otherwise.
-pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
+pub(super) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     if method == "ping" {
         return jsonrpc::response(id, b"{}");
     }
@@ -337,25 +337,25 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
 }
 
 /// Returns the error for a server request that the client left unanswered.
-pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
+pub(super) fn unanswered(id: &Id) -> Bytes {
     let text = "the client did not answer before the call ended or timed out";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INTERNAL_ERROR, text))
 }
 
 /// Returns the error for a server request of more than `limit` bytes.
-pub(in crate::upstream) fn too_large(id: &Id, limit: usize) -> Bytes {
+pub(super) fn too_large(id: &Id, limit: usize) -> Bytes {
     let text = format!("the request is too large for a client: the limit is {limit} bytes");
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_PARAMS, &text))
 }
 
 /// Returns the error for a server request beyond the number that a call may have pending.
-pub(in crate::upstream) fn too_many(id: &Id) -> Bytes {
+pub(super) fn too_many(id: &Id) -> Bytes {
     let text = "too many open requests in this call, or duplicate request id";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_REQUEST, text))
 }
 
 /// Returns the error for a server request to a client that cannot answer any.
-pub(in crate::upstream) fn not_offered(id: &Id, question: &Question) -> Bytes {
+pub(super) fn not_offered(id: &Id, question: &Question) -> Bytes {
     let missing = question.missing_capability(&Abilities::none());
     let text = missing.map(|missing| question.not_offered(missing));
     let text = text.unwrap_or_else(|| format!("the client does not support {}", question.method));

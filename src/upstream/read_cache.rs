@@ -28,7 +28,7 @@ use crate::policy::CallTarget;
 
 /// The cached reads of one server.
 #[derive(Default)]
-pub(in crate::upstream) struct ReadCache(Mutex<CachedReads>);
+pub(super) struct ReadCache(Mutex<CachedReads>);
 
 #[derive(Default)]
 struct CachedReads {
@@ -57,7 +57,7 @@ struct CachedRead {
 }
 
 /// A read in flight that may be cached.
-pub(in crate::upstream) struct Reading {
+pub(super) struct Reading {
     key: ReadKey,
     changes: u64,
     most: usize,
@@ -66,7 +66,7 @@ pub(in crate::upstream) struct Reading {
 impl ReadCache {
     /// Finds a cached reply to a call. Otherwise returns the data to cache its result, if that is
     /// allowed, in a cache of `most` bytes.
-    pub(in crate::upstream) fn find(
+    pub(super) fn find(
         &self,
         call: &Call,
         target: &CallTarget,
@@ -88,7 +88,7 @@ impl ReadCache {
     }
 
     /// Forwards the reply to a read, and caches its result if the server allows it.
-    pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, mut reply: Reply) -> Reply {
+    pub(super) fn keep(self: &Arc<Self>, reading: Reading, mut reply: Reply) -> Reply {
         let answers = reply.answers();
         let reads = Arc::clone(self);
         let kept = Reply::stream(stream! {
@@ -111,7 +111,7 @@ impl ReadCache {
     }
 
     /// Removes a changed resource, those within it, and those that contain it.
-    pub(in crate::upstream) fn forget(&self, uri: &str) {
+    pub(super) fn forget(&self, uri: &str) {
         let related = |key: &ReadKey| {
             let known = key.uri.as_str();
             known.starts_with(uri) || uri.starts_with(known)
@@ -120,7 +120,7 @@ impl ReadCache {
     }
 
     /// Removes everything: anything may have changed.
-    pub(in crate::upstream) fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.kept().remove(|_, _| true);
     }
 

@@ -18,7 +18,7 @@ use super::UpstreamError;
 
 /// Counts the bytes of large responses in memory.
 #[derive(Debug)]
-pub(in crate::upstream) struct ResponseMemory {
+pub(super) struct ResponseMemory {
     held: Arc<SharedAmount>,
     all: AtomicUsize,
     each: AtomicUsize,
@@ -26,7 +26,7 @@ pub(in crate::upstream) struct ResponseMemory {
 
 /// Charge for the response or event that is being read for a client.
 #[derive(Debug)]
-pub(in crate::upstream) struct ResponseCharge {
+pub(super) struct ResponseCharge {
     memory: Arc<ResponseMemory>,
     holder: Holder,
     /// Maximum size in bytes of a response of the server.
@@ -45,17 +45,13 @@ impl Default for ResponseMemory {
 
 impl ResponseMemory {
     /// Changes the limits. Responses in memory stay there.
-    pub(in crate::upstream) fn set_bounds(&self, bounds: ShareBounds) {
+    pub(super) fn set_bounds(&self, bounds: ShareBounds) {
         self.all.store(bounds.all, Ordering::Relaxed);
         self.each.store(bounds.each, Ordering::Relaxed);
     }
 
     /// Begins to count for a client of a server with responses of at most `largest` bytes.
-    pub(in crate::upstream) fn charge(
-        self: &Arc<Self>,
-        holder: &Holder,
-        largest: usize,
-    ) -> ResponseCharge {
+    pub(super) fn charge(self: &Arc<Self>, holder: &Holder, largest: usize) -> ResponseCharge {
         ResponseCharge {
             memory: Arc::clone(self),
             holder: holder.clone(),
@@ -79,7 +75,7 @@ impl ResponseCharge {
     ///
     /// # Errors
     /// [`UpstreamError::MemoryUsedUp`].
-    pub(in crate::upstream) fn count(&mut self, bytes: usize) -> Result<(), UpstreamError> {
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), UpstreamError> {
         if bytes <= LARGE_MESSAGE {
             return Ok(());
         }
@@ -96,7 +92,7 @@ impl ResponseCharge {
 
     /// Returns the whole response, which stays counted until its last byte is dropped. The next
     /// response is counted from its first byte.
-    pub(in crate::upstream) fn hold(&mut self, response: Bytes) -> Bytes {
+    pub(super) fn hold(&mut self, response: Bytes) -> Bytes {
         self.counted = 0;
         match self.share.take() {
             Some(share) => share.hold(response),
@@ -106,9 +102,9 @@ impl ResponseCharge {
 }
 
 /// Counts a forwarded result, in case it is read whole.
-pub(in crate::upstream) struct PassingCharge {
-    pub(in crate::upstream) server: ServerName,
-    pub(in crate::upstream) charge: ResponseCharge,
+pub(super) struct PassingCharge {
+    pub(super) server: ServerName,
+    pub(super) charge: ResponseCharge,
 }
 
 impl ResultMeter for PassingCharge {

@@ -29,7 +29,7 @@ use super::keeping::KeptGrant;
 use super::scopes::ScopeSet;
 
 /// The tokens of one server.
-pub(in crate::upstream) struct ServerAuthorizer {
+pub(crate) struct ServerAuthorizer {
     /// For tasks that continue if the request that began them is dropped.
     own: Weak<Self>,
     /// The server, as a part of grants' keys.
@@ -69,7 +69,7 @@ pub enum LinkAudience {
 
 impl ServerAuthorizer {
     /// Returns the authorizer of a server, or `None` for a server without OAuth.
-    pub(in crate::upstream) fn of(
+    pub(crate) fn of(
         config: &ServerConfig,
         book: &Arc<GrantBook>,
         metrics: Option<Arc<ServerMetrics>>,
@@ -120,13 +120,13 @@ impl ServerAuthorizer {
 
     /// Records a credential of a request as secret, because the server may repeat it in texts that
     /// the gateway logs or shows.
-    pub(in crate::upstream) fn note_sent(&self, value: &HeaderValue) {
+    pub(crate) fn note_sent(&self, value: &HeaderValue) {
         self.secrets.note_header(value);
     }
 
     /// Returns the owner of the grant for a principal's requests. Without a principal, the gateway
     /// is the owner.
-    pub(in crate::upstream) fn owner_of(&self, principal: Option<&Principal>) -> GrantOwner {
+    pub(crate) fn owner_of(&self, principal: Option<&Principal>) -> GrantOwner {
         match (self.oauth.per, principal) {
             (GrantOwnership::Gateway, _) | (_, None | Some(Principal::Anonymous)) => {
                 GrantOwner::Gateway
@@ -136,13 +136,13 @@ impl ServerAuthorizer {
     }
 
     /// Returns true if clients have grants of their own.
-    pub(in crate::upstream) fn tells_clients_apart(&self) -> bool {
+    pub(crate) fn tells_clients_apart(&self) -> bool {
         self.oauth.per == GrantOwnership::User && self.book.knows_clients()
     }
 
     /// Returns true if a client has an account of its own, and is logged in to it or has sent a
     /// token to be exchanged.
-    pub(in crate::upstream) fn has_account(&self, client: &Principal) -> bool {
+    pub(crate) fn has_account(&self, client: &Principal) -> bool {
         if !self.tells_clients_apart() {
             return false;
         }
@@ -151,7 +151,7 @@ impl ServerAuthorizer {
     }
 
     /// Returns the lifetime of a link.
-    pub(in crate::upstream) fn login_time(&self) -> Duration {
+    pub(crate) fn login_time(&self) -> Duration {
         self.oauth.login_time
     }
 
@@ -160,18 +160,18 @@ impl ServerAuthorizer {
     }
 
     /// Returns true if an owner has a grant.
-    pub(in crate::upstream) fn has_grant(&self, owner: &GrantOwner) -> bool {
+    pub(crate) fn has_grant(&self, owner: &GrantOwner) -> bool {
         let slot = self.book.find_slot(&self.key_of(owner));
         slot.is_some_and(|slot| slot.grant.load().is_some())
     }
 
     /// Notifies of the ends of an owner's logins.
-    pub(in crate::upstream) fn login_ends(&self, owner: &GrantOwner) -> watch::Receiver<u64> {
+    pub(crate) fn login_ends(&self, owner: &GrantOwner) -> watch::Receiver<u64> {
         self.book.slot(self.key_of(owner)).ended.subscribe()
     }
 
     /// Returns the link that an owner has received and not used yet.
-    pub(in crate::upstream) fn open_login(&self, owner: &GrantOwner) -> Option<LoginDemand> {
+    pub(crate) fn open_login(&self, owner: &GrantOwner) -> Option<LoginDemand> {
         let slot = self.book.find_slot(&self.key_of(owner))?;
         let link = slot.link.lock().clone().filter(|link| self.book.is_open(link))?;
         Some(self.demand(owner, &link))
@@ -184,7 +184,7 @@ impl ServerAuthorizer {
     }
 
     /// Waits until an owner with a link has logged in, or for `patience`.
-    pub(in crate::upstream) async fn await_login(&self, owner: &GrantOwner, patience: Duration) {
+    pub(crate) async fn await_login(&self, owner: &GrantOwner, patience: Duration) {
         let slot = self.book.slot(self.key_of(owner));
         let mut ended = slot.ended.subscribe();
         if slot.has_login() {
@@ -193,14 +193,14 @@ impl ServerAuthorizer {
     }
 
     /// Returns true if an owner's login has been answered, and its code is being exchanged.
-    pub(in crate::upstream) fn is_exchanging(&self, owner: &GrantOwner) -> bool {
+    pub(crate) fn is_exchanging(&self, owner: &GrantOwner) -> bool {
         let slot = self.book.find_slot(&self.key_of(owner));
         slot.is_some_and(|slot| slot.has_login()) && self.open_login(owner).is_none()
     }
 
     /// Returns the grant for an owner's next request, renewed if it is about to expire, or `None`
     /// if there is none. `caller` is the call's token, if there is a call.
-    pub(in crate::upstream) async fn grant_for(
+    pub(crate) async fn grant_for(
         &self,
         owner: &GrantOwner,
         caller: Option<&CallerToken>,

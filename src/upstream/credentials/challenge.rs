@@ -8,32 +8,32 @@ use super::token::TokenUse;
 
 /// Requirements of a server that has refused a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::upstream) struct BearerChallenge {
+pub(super) struct BearerChallenge {
     /// URL of its Protected Resource Metadata.
-    pub(in crate::upstream) resource_metadata: Option<String>,
+    pub(super) resource_metadata: Option<String>,
     /// The scopes that the request needs.
-    pub(in crate::upstream) scope: ScopeSet,
+    pub(crate) scope: ScopeSet,
     /// Error code for the credentials that were sent.
-    pub(in crate::upstream) error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Type of tokens that it requires.
-    pub(in crate::upstream) wants: TokenUse,
+    pub(crate) wants: TokenUse,
 }
 
 impl BearerChallenge {
     /// Returns true if the token is valid, but lacks scopes.
-    pub(in crate::upstream) fn needs_scopes(&self) -> bool {
+    pub(super) fn needs_scopes(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 
     /// Returns true if only the nonce of the proof is missing or old (RFC 9449, 9).
-    pub(in crate::upstream) fn needs_nonce(&self) -> bool {
+    pub(crate) fn needs_nonce(&self) -> bool {
         self.error.as_deref() == Some("use_dpop_nonce")
     }
 }
 
 /// Returns the first `Bearer` or `DPoP` challenge in a response's headers. Returns `None` if there
 /// is none, or if it is malformed.
-pub(in crate::upstream) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
+pub(crate) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
     values.filter_map(|value| value.to_str().ok()).find_map(parse_challenge)
 }

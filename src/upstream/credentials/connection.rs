@@ -66,7 +66,7 @@ pub enum RevocationOutcome {
 impl ServerAuthorizer {
     /// Returns the server as a connection of this owner, or `None` if this owner cannot log in to
     /// it.
-    pub(in crate::upstream) fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
+    pub(crate) fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
         let is_for_all = self.oauth.per == GrantOwnership::Gateway;
         if self.oauth.grant != GrantKind::AuthorizationCode
             || (is_for_all && *owner != GrantOwner::Gateway)
@@ -88,7 +88,7 @@ impl ServerAuthorizer {
     }
 
     /// Shows the server among the owner's connections, if the owner may log in to it.
-    pub(in crate::upstream) fn offer_connection(&self, owner: &GrantOwner) {
+    pub(crate) fn offer_connection(&self, owner: &GrantOwner) {
         if self.connection(owner).is_some() {
             self.book.slot(self.key_of(owner)).is_offered.store(true, Ordering::Relaxed);
         }
@@ -98,10 +98,7 @@ impl ServerAuthorizer {
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
-    pub(in crate::upstream) async fn begin_login(
-        &self,
-        owner: &GrantOwner,
-    ) -> Result<Arc<str>, LoginFault> {
+    pub(crate) async fn begin_login(&self, owner: &GrantOwner) -> Result<Arc<str>, LoginFault> {
         if let Some(open) = self.open_login(owner) {
             return Ok(open.link);
         }
@@ -142,7 +139,7 @@ impl ServerAuthorizer {
     ///
     /// # Errors
     /// [`LoginFault::Vault`] if the vault still has it.
-    pub(in crate::upstream) async fn revoke_grant(
+    pub(crate) async fn revoke_grant(
         &self,
         owner: &GrantOwner,
     ) -> Result<RevocationOutcome, LoginFault> {

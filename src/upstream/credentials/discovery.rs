@@ -176,7 +176,7 @@ impl Discovery<'_> {
 /// # Errors
 /// [`LoginFault`] if a URL does not respond, or if the response is neither a document nor a
 /// statement that there is none.
-pub(in crate::upstream) async fn find_auth_server(
+pub(crate) async fn find_auth_server(
     outbound: &OutboundClient,
     issuer: &str,
 ) -> Result<Option<(String, Bytes)>, LoginFault> {
@@ -230,7 +230,7 @@ async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, Lo
 }
 
 /// Warning in the log about a page at a metadata URL.
-pub(in crate::upstream) const NO_DOCUMENT: &str =
+pub(crate) const NO_DOCUMENT: &str =
     "the response with status 200 is not a JSON object: it is treated as missing metadata";
 
 fn other_issuer(found: &str, expected: &str) -> LoginFault {

@@ -26,7 +26,7 @@ use super::pkce::{RandomnessError, draw_text};
 use super::token::TokenUse;
 
 /// The header of a proof (RFC 9449, 4.1).
-pub(in crate::upstream) const DPOP: HeaderName = HeaderName::from_static("dpop");
+pub(crate) const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The header of a nonce (RFC 9449, 8 and 9).
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
@@ -45,7 +45,7 @@ pub enum DpopFault {
 }
 
 /// The key to which the tokens of one grant are bound, and the nonces for its proofs.
-pub(in crate::upstream) struct DpopKey {
+pub(crate) struct DpopKey {
     /// The key pair as PKCS #8.
     pair: EncodingKey,
     /// The header of its proofs, with the public key as a JWK.
@@ -60,7 +60,7 @@ pub(in crate::upstream) struct DpopKey {
 
 /// Recipient of a proof. Each one has its own nonces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProofAudience {
+pub(crate) enum ProofAudience {
     /// A token endpoint.
     Issuer,
     /// The server that receives the token.
@@ -68,7 +68,7 @@ pub(super) enum ProofAudience {
 }
 
 /// The request that a proof is for.
-pub(super) struct ProvenRequest<'a> {
+pub(crate) struct ProvenRequest<'a> {
     pub(super) audience: ProofAudience,
     pub(super) method: &'a Method,
     /// The URL, without query and fragment.

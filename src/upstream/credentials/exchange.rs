@@ -105,7 +105,7 @@ impl ServerAuthorizer {
 
     /// Remembers a client's address for its login links, and its token for requests that are made
     /// for it without a call.
-    pub(in crate::upstream) fn note_caller(&self, context: &Context) {
+    pub(crate) fn note_caller(&self, context: &Context) {
         let owner = self.owner_of(Some(&context.principal));
         if owner == GrantOwner::Gateway {
             return;
@@ -122,7 +122,7 @@ impl ServerAuthorizer {
     }
 
     /// Remembers the address of a client's request, because each address has a share of all links.
-    pub(in crate::upstream) fn note_address(&self, owner: &GrantOwner, address: IpAddr) {
+    pub(crate) fn note_address(&self, owner: &GrantOwner, address: IpAddr) {
         if *owner != GrantOwner::Gateway {
             *self.book.slot(self.key_of(owner)).address.lock() = Some(address);
         }

@@ -140,9 +140,9 @@ impl TokenSource {
 }
 
 /// Tokens in use.
-pub(in crate::upstream) struct OauthGrant {
+pub(crate) struct OauthGrant {
     /// Value of `Authorization`.
-    pub(in crate::upstream) authorization: HeaderValue,
+    pub(crate) authorization: HeaderValue,
     /// Hash of the access token, if it is bound to the key of the source.
     pub(super) token_hash: Option<String>,
     /// SHA-256 of the client's token for which this grant was exchanged, if it was.
@@ -193,7 +193,7 @@ impl OauthGrant {
     ///
     /// # Errors
     /// [`UpstreamError::Login`] if no proof can be made.
-    pub(in crate::upstream) fn prove_possession(
+    pub(crate) fn prove_possession(
         &self,
         request: &SignableRequest<'_>,
     ) -> Result<Option<HeaderValue>, UpstreamError> {
@@ -217,7 +217,7 @@ impl OauthGrant {
 
     /// Keeps the nonce of a server's response for the next proof. Returns true if it differs from
     /// the last one.
-    pub(in crate::upstream) fn keep_nonce(&self, response: &HeaderMap) -> bool {
+    pub(crate) fn keep_nonce(&self, response: &HeaderMap) -> bool {
         let key = self.source.dpop.as_ref();
         key.is_some_and(|key| key.keep_nonce(ProofAudience::Server, response))
     }

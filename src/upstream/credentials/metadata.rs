@@ -76,11 +76,11 @@ pub(super) struct ResourceMetadata {
 
 /// The metadata of an authorization server (RFC 8414, 2), as far as it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::upstream) struct AuthServerMetadata {
+pub(crate) struct AuthServerMetadata {
     /// The issuer, unchanged.
     pub(super) issuer: String,
-    pub(in crate::upstream) authorization_endpoint: Option<Url>,
-    pub(in crate::upstream) token_endpoint: Url,
+    pub(crate) authorization_endpoint: Option<Url>,
+    pub(crate) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
     /// URL at which tokens are revoked (RFC 7009).
     pub(super) revocation_endpoint: Option<Url>,
@@ -224,7 +224,7 @@ fn is_parent(resource: &Url, server: &Url) -> bool {
 
 impl AuthServerMetadata {
     /// Reads the document of an issuer. With [`PkceDemand::Required`] it must list S256.
-    pub(in crate::upstream) fn parse(
+    pub(crate) fn parse(
         document: &[u8],
         expected: ExpectedIssuer<'_>,
         pkce: PkceDemand,
@@ -287,7 +287,7 @@ impl AuthServerMetadata {
 
 /// The issuer that a document must describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum ExpectedIssuer<'a> {
+pub(crate) enum ExpectedIssuer<'a> {
     /// An issuer in the configuration, compared byte for byte.
     Configured(&'a str),
     /// An issuer that a server names. Servers on the Python SDK add a slash to an issuer without a
@@ -319,7 +319,7 @@ pub(super) fn differs_by_slash(one: &str, other: &str) -> bool {
 
 /// Requirement that an authorization server supports PKCE, which authorization codes need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum PkceDemand {
+pub(crate) enum PkceDemand {
     Required,
     Unneeded,
 }

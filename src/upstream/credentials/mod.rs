@@ -44,23 +44,21 @@ mod terminal;
 mod ticket;
 mod token;
 
-pub(in crate::upstream) use authorizer::ServerAuthorizer;
+pub(super) use authorizer::ServerAuthorizer;
 pub use authorizer::{LinkAudience, LoginDemand};
 pub use book::GrantBook;
 pub use browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
-pub(in crate::upstream) use challenge::find_challenge;
+pub(super) use challenge::find_challenge;
 pub use connection::{Connection, ConnectionState, RevocationOutcome};
-pub(in crate::upstream) use discovery::{NO_DOCUMENT, find_auth_server, metadata_places};
-pub(in crate::upstream) use dpop::DPOP;
+pub(super) use discovery::{NO_DOCUMENT, find_auth_server, metadata_places};
+pub(super) use dpop::DPOP;
 pub use fault::LoginFault;
 pub use grant::GrantOwner;
-pub(in crate::upstream) use grant::OauthGrant;
-pub(in crate::upstream) use metadata::{
-    AuthServerMetadata, ExpectedIssuer, MetadataFault, PkceDemand,
-};
+pub(super) use grant::OauthGrant;
+pub(super) use metadata::{AuthServerMetadata, ExpectedIssuer, MetadataFault, PkceDemand};
 pub use parameters::ParameterFault;
-pub(in crate::upstream) use parameters::{OauthParameters, RESOURCE};
-pub(in crate::upstream) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};
+pub(super) use parameters::{OauthParameters, RESOURCE};
+pub(super) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};
 pub use terminal::{TerminalLogin, begin_terminal_login};
 pub use ticket::{BrowserAnswer, OfferedLogin, TicketOffer};
-pub(in crate::upstream) use token::FORM;
+pub(super) use token::FORM;

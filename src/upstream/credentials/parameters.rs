@@ -11,7 +11,7 @@ use url::form_urlencoded::Serializer;
 
 /// Parameters of a query or a form.
 // No `Debug`, because it may contain a code or a secret.
-pub(in crate::upstream) struct OauthParameters(Vec<(String, String)>);
+pub(crate) struct OauthParameters(Vec<(String, String)>);
 
 /// A query or a form that could be understood in more than one way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,7 @@ impl OauthParameters {
     ///
     /// # Errors
     /// [`ParameterFault`].
-    pub(in crate::upstream) fn parse(text: &str) -> Result<Self, ParameterFault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ParameterFault> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for piece in text.split('&').filter(|piece| !piece.is_empty()) {
             let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
@@ -71,18 +71,18 @@ impl OauthParameters {
     }
 
     /// Returns the value of a parameter. An empty one counts as omitted (RFC 6749, 3.1).
-    pub(in crate::upstream) fn find(&self, name: &str) -> Option<&str> {
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
     }
 
     /// Returns true if there is a parameter of this name, empty or not.
-    pub(in crate::upstream) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(known, _)| known == name)
     }
 
     /// Removes a parameter.
-    pub(in crate::upstream) fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         self.0.retain(|(known, _)| known != name);
     }
 
@@ -91,7 +91,7 @@ impl OauthParameters {
     ///
     /// # Errors
     /// [`ParameterFault`].
-    pub(in crate::upstream) fn check_endpoint(&self, endpoint: &Url) -> Result<(), ParameterFault> {
+    pub(crate) fn check_endpoint(&self, endpoint: &Url) -> Result<(), ParameterFault> {
         let own = Self::parse(endpoint.query().unwrap_or_default())?;
         let names = own.0.iter().map(|(name, _)| fold_name(name)).collect::<Result<Vec<_>, _>>()?;
         for (name, _) in &self.0 {
@@ -103,7 +103,7 @@ impl OauthParameters {
     }
 
     /// Writes the query or the form.
-    pub(in crate::upstream) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         Serializer::new(String::new()).extend_pairs(&self.0).finish()
     }
 }
@@ -141,7 +141,7 @@ fn fold_name(name: &str) -> Result<String, ParameterFault> {
 }
 
 /// The parameter of RFC 8707.
-pub(in crate::upstream) const RESOURCE: &str = "resource";
+pub(crate) const RESOURCE: &str = "resource";
 /// Parameters of a login that affect its result: RFC 6749, 7521, 7636, 8707, 9101 and 9449.
 const LOGIN_PARAMETERS: [&str; 21] = [
     "response_type",

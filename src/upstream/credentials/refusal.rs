@@ -18,18 +18,18 @@ use super::keeping::KeptGrant;
 use super::token::TokenEndpointError;
 
 /// A request that a server has refused.
-pub(in crate::upstream) struct RequestRefusal {
-    pub(in crate::upstream) status: StatusCode,
-    pub(in crate::upstream) challenge: BearerChallenge,
+pub(crate) struct RequestRefusal {
+    pub(crate) status: StatusCode,
+    pub(crate) challenge: BearerChallenge,
     /// The grant that was used.
-    pub(in crate::upstream) used: Option<Arc<OauthGrant>>,
+    pub(crate) used: Option<Arc<OauthGrant>>,
     /// Number of earlier refusals of the request.
-    pub(in crate::upstream) before: usize,
+    pub(crate) before: usize,
 }
 
 /// Reaction to a refusal.
 #[derive(Debug)]
-pub(in crate::upstream) enum AfterRefusal {
+pub(crate) enum AfterRefusal {
     /// There is another token. The request is repeated.
     Again,
     /// There is another token for this request only. The request is repeated with it.
@@ -45,7 +45,7 @@ impl ServerAuthorizer {
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no token.
-    pub(in crate::upstream) async fn answer_refusal(
+    pub(crate) async fn answer_refusal(
         &self,
         (owner, caller): (&GrantOwner, Option<&CallerToken>),
         refused: RequestRefusal,
@@ -175,4 +175,4 @@ fn check_step_up(grant: &OauthGrant, challenge: &BearerChallenge) -> Result<(), 
 }
 
 /// Maximum number of repetitions of a request after a refusal.
-pub(in crate::upstream) const MOST_TRIES: usize = 2;
+pub(crate) const MOST_TRIES: usize = 2;

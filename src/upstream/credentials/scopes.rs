@@ -6,32 +6,32 @@ use crate::config::is_scope_token;
 
 /// Scopes, without duplicates and in their original order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::upstream) struct ScopeSet(Vec<String>);
+pub(super) struct ScopeSet(Vec<String>);
 
 impl ScopeSet {
     /// Reads a list of scopes, separated by spaces. Skips invalid scopes and those beyond the
     /// limit, because the list may come from a server.
-    pub(in crate::upstream) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         text.split_ascii_whitespace().collect()
     }
 
-    pub(in crate::upstream) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns true if the set contains a scope.
-    pub(in crate::upstream) fn has(&self, scope: &str) -> bool {
+    pub(crate) fn has(&self, scope: &str) -> bool {
         self.0.iter().any(|own| own == scope)
     }
 
     /// Returns true if the set contains all scopes of another set.
-    pub(in crate::upstream) fn has_all(&self, others: &Self) -> bool {
+    pub(super) fn has_all(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.has(scope))
     }
 
     /// Returns the scopes of both sets.
     #[must_use]
-    pub(in crate::upstream) fn union(&self, others: &Self) -> Self {
+    pub(crate) fn union(&self, others: &Self) -> Self {
         self.0.iter().chain(&others.0).map(String::as_str).collect()
     }
 }

@@ -57,7 +57,7 @@ pub(super) enum WantedToken {
 
 /// Use of an access token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::upstream) enum TokenUse {
+pub(super) enum TokenUse {
     /// Usable by any holder.
     #[default]
     Bearer,
@@ -334,8 +334,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-pub(in crate::upstream) const FORM: HeaderValue =
-    HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(crate) const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 /// Characters that a form leaves unencoded. Spaces are encoded like any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');

@@ -17,7 +17,7 @@ use crate::upstream::InstanceScope;
 
 /// The recently cancelled calls to one server.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct CancelledCalls {
+pub(crate) struct CancelledCalls {
     calls: Mutex<Vec<CancelledCall>>,
     /// True once the server has answered a call after it had read the call's cancellation.
     ignored: AtomicBool,
@@ -38,7 +38,7 @@ struct CancelledCall {
 impl CancelledCalls {
     /// Records a cancelled call. The server works on it for at most `time`, and receives `ping`
     /// after the cancellation.
-    pub(in crate::upstream) fn add(
+    pub(crate) fn add(
         &self,
         number: u64,
         caller: InstanceScope,
@@ -57,7 +57,7 @@ impl CancelledCalls {
 
     /// Records a response: to a cancelled call, which is forgotten, or to the ping after its
     /// cancellation.
-    pub(in crate::upstream) fn answered(&self, number: u64) {
+    pub(crate) fn answered(&self, number: u64) {
         self.current().retain_mut(|call| {
             if call.number == number {
                 self.ignored.fetch_or(call.is_read, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl CancelledCalls {
     }
 
     /// Returns true if the server may be working on a cancelled call of another client.
-    pub(in crate::upstream) fn is_anothers(&self, caller: &InstanceScope) -> bool {
+    pub(crate) fn is_anothers(&self, caller: &InstanceScope) -> bool {
         let stops = !self.ignored.load(Ordering::Relaxed);
         let is_over = |call: &CancelledCall| {
             stops && call.is_read && call.caller.principal() == caller.principal()

@@ -9,7 +9,7 @@ use crate::clock;
 
 /// Time limit of a call. Progress extends it, up to a cap (2026-07-28, Cancellation, "Timeouts").
 #[derive(Debug)]
-pub(in crate::upstream) struct Deadline {
+pub(crate) struct Deadline {
     timer: Pin<Box<Sleep>>,
     started: Instant,
     quiet: Duration,
@@ -20,7 +20,7 @@ pub(in crate::upstream) struct Deadline {
 
 impl Deadline {
     /// Creates a deadline of `quiet` without progress, and of `cap` in total.
-    pub(in crate::upstream) fn new(quiet: Duration, cap: Duration) -> Self {
+    pub(crate) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = clock::now();
         let quiet = quiet.min(cap);
         let timer = Box::pin(sleep_until(started + quiet));
@@ -28,24 +28,24 @@ impl Deadline {
     }
 
     /// Returns the time that the call may go without progress.
-    pub(in crate::upstream) fn quiet(&self) -> Duration {
+    pub(crate) fn quiet(&self) -> Duration {
         self.quiet
     }
 
     /// Extends the deadline after progress.
-    pub(in crate::upstream) fn extend(&mut self) {
+    pub(crate) fn extend(&mut self) {
         let until = (clock::now() + self.quiet).min(self.started + self.cap);
         self.timer.as_mut().reset(until);
     }
 
     /// Pauses the deadline while the client is asked for input.
-    pub(in crate::upstream) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.paused.get_or_insert_with(clock::now);
     }
 
     /// Resumes the deadline. The pause does not count, and the server has the
     /// full time again.
-    pub(in crate::upstream) fn go_on(&mut self) {
+    pub(super) fn go_on(&mut self) {
         if let Some(since) = self.paused.take() {
             self.started += since.elapsed();
             self.extend();
@@ -56,7 +56,7 @@ impl Deadline {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(in crate::upstream) async fn passed(&mut self) -> Duration {
+    pub(crate) async fn passed(&mut self) -> Duration {
         if self.paused.is_some() {
             std::future::pending::<()>().await;
         }

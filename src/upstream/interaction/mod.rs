@@ -6,10 +6,10 @@
 //! [`side_queue`] their sum. This module does not depend on the transport of a request: it sends
 //! responses through a [`server_link`].
 
-pub(in crate::upstream) mod deadline;
-pub(in crate::upstream) mod cancelled_calls;
+pub(super) mod deadline;
+pub(super) mod cancelled_calls;
 pub mod parking;
-pub(in crate::upstream) mod questions;
-pub(in crate::upstream) mod server_link;
-pub(in crate::upstream) mod side_queue;
-pub(in crate::upstream) mod sizes;
+pub(super) mod questions;
+pub(super) mod server_link;
+pub(super) mod side_queue;
+pub(super) mod sizes;

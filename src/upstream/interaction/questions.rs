@@ -18,7 +18,7 @@ use crate::upstream::interaction::server_link::ServerLink;
 use crate::upstream::peer::{not_offered, too_many, unanswered};
 
 /// Open questions of one call, and the channel for their answers.
-pub(in crate::upstream) struct CallQuestions {
+pub(crate) struct CallQuestions {
     /// The questions with their sizes in bytes.
     open: Vec<(Id, usize)>,
     /// `None` if the client or the server does not support server requests.
@@ -32,7 +32,7 @@ impl CallQuestions {
     /// send requests, and only to clients with the matching capabilities. Questions that are open
     /// when the call ends are answered with an error on `connection`, so that the server does not
     /// wait in vain.
-    pub(in crate::upstream) fn of<C: ServerLink>(
+    pub(crate) fn of<C: ServerLink>(
         call: &Call,
         era: Era,
         connection: &Arc<C>,
@@ -49,18 +49,13 @@ impl CallQuestions {
     }
 
     /// Returns true if this call accepts questions.
-    pub(in crate::upstream) fn can_be(&self) -> bool {
+    pub(crate) fn can_be(&self) -> bool {
         self.responses.is_some()
     }
 
     /// Opens a question and pauses the deadline. Returns false if the call does not accept it, or
     /// if the open questions are too many or too large.
-    pub(in crate::upstream) fn open(
-        &mut self,
-        id: &Id,
-        question: &Question,
-        deadline: &mut Deadline,
-    ) -> bool {
+    pub(crate) fn open(&mut self, id: &Id, question: &Question, deadline: &mut Deadline) -> bool {
         let (size, waiting) = (question.size(), self.open.iter().map(|(_, size)| size).sum());
         let fits = self.open.is_empty() || size.saturating_add(waiting) <= OPEN_BYTES;
         let may = self.can_be()
@@ -75,7 +70,7 @@ impl CallQuestions {
     }
 
     /// Returns the error for a question that was not opened.
-    pub(in crate::upstream) fn refusal(&self, id: &Id, question: &Question) -> Bytes {
+    pub(crate) fn refusal(&self, id: &Id, question: &Question) -> Bytes {
         if self.can_be() { too_many(id) } else { not_offered(id, question) }
     }
 
@@ -83,7 +78,7 @@ impl CallQuestions {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(in crate::upstream) async fn answer(&mut self) -> (Id, Response) {
+    pub(crate) async fn answer(&mut self) -> (Id, Response) {
         if let Some(responses) = &mut self.responses
             && let Some(answer) = responses.recv().await
         {
@@ -94,7 +89,7 @@ impl CallQuestions {
 
     /// Closes a question that was answered or cancelled. The last one resumes the deadline. Returns
     /// false if the question was not open.
-    pub(in crate::upstream) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
+    pub(crate) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
         let before = self.open.len();
         self.open.retain(|(open, _)| open != id);
         if self.open.is_empty() {
@@ -114,7 +109,7 @@ impl Drop for CallQuestions {
 
 /// A message for a call that precedes its response and arrived outside its stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum SideMessage {
+pub(crate) enum SideMessage {
     Notice(Notice),
     /// A log notification of the server and its params.
     Line(String, Bytes),
@@ -137,15 +132,15 @@ impl SideMessage {
 }
 
 /// Client of a call, and the task that the call waits for.
-pub(in crate::upstream) struct CallOrigin {
-    pub(in crate::upstream) whose: InstanceScope,
+pub(crate) struct CallOrigin {
+    pub(crate) whose: InstanceScope,
     /// The task that the call waits for, by the server's own id, if it requests a task's result.
     task: Option<NativeName>,
 }
 
 impl CallOrigin {
     /// The origin of a call to this target.
-    pub(in crate::upstream) fn of(call: &Call, target: &CallTarget) -> Self {
+    pub(crate) fn of(call: &Call, target: &CallTarget) -> Self {
         let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
         Self { whose: InstanceScope::of(&call.context), task }
     }
@@ -154,7 +149,7 @@ impl CallOrigin {
 /// Like [`tie`], for a server request. A request that names its task
 /// (2025-11-25, Tasks, "Associating Task-Related Messages") belongs to the call
 /// that waits for this task, whatever else is in flight.
-pub(in crate::upstream) fn tie_question<'a, T>(
+pub(crate) fn tie_question<'a, T>(
     question: &Question,
     calls: impl Iterator<Item = (u64, &'a CallOrigin, Option<T>)> + Clone,
     cancelled_calls: &CancelledCalls,
@@ -175,7 +170,7 @@ pub(in crate::upstream) fn tie_question<'a, T>(
 }
 
 /// Result of matching a message without a call's id to a call.
-pub(in crate::upstream) enum CallMatch<T> {
+pub(crate) enum CallMatch<T> {
     /// No call is in flight, or calls of several clients are. A cancelled call counts while the
     /// server may be working on it.
     Nobody,
@@ -188,7 +183,7 @@ pub(in crate::upstream) enum CallMatch<T> {
 /// Matches a server's message to a call in flight: to the only one, or to the newest if all belong
 /// to one client, because the older ones have proceeded without an answer. Each call is passed with
 /// its position in their order and, if it can accept the message, a value that identifies it.
-pub(in crate::upstream) fn tie<'a, T>(
+pub(crate) fn tie<'a, T>(
     calls: impl Iterator<Item = (u64, &'a InstanceScope, Option<T>)>,
     cancelled_calls: &CancelledCalls,
 ) -> CallMatch<T> {
@@ -213,7 +208,7 @@ pub(in crate::upstream) fn tie<'a, T>(
 }
 
 /// Builds the response to a server's request.
-pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
+pub(crate) fn message(id: &Id, response: &Response) -> Bytes {
     match response {
         Response::Result(raw) => jsonrpc::response(id, raw),
         Response::Error(raw) => jsonrpc::error(Some(id), raw),

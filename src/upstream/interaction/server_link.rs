@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::call::ServerName;
 
 /// A connection to a server that has sent a request to a client.
-pub(in crate::upstream) trait ServerLink: Send + Sync + 'static {
+pub(crate) trait ServerLink: Send + Sync + 'static {
     /// Returns the name of the server.
     fn server(&self) -> &ServerName;
 

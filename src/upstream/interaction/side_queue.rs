@@ -10,14 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::upstream::interaction::questions::SideMessage;
 
 /// Creates an empty queue for one call.
-pub(in crate::upstream) fn side_queue() -> (SideSender, SideReceiver) {
+pub(crate) fn side_queue() -> (SideSender, SideReceiver) {
     let (queue, messages) = mpsc::channel(MESSAGES);
     (SideSender { queue, room: Arc::new(Semaphore::new(MOST_BYTES)) }, SideReceiver(messages))
 }
 
 /// Sender's side of a call's queue.
 #[derive(Debug, Clone)]
-pub(in crate::upstream) struct SideSender {
+pub(crate) struct SideSender {
     queue: mpsc::Sender<(SideMessage, OwnedSemaphorePermit)>,
     /// Number of bytes left.
     room: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub(in crate::upstream) struct SideSender {
 impl SideSender {
     /// Queues a message. Returns false if the queue is full or the call has ended. An empty queue
     /// accepts a message of any size.
-    pub(in crate::upstream) fn send(&self, message: SideMessage) -> bool {
+    pub(crate) fn send(&self, message: SideMessage) -> bool {
         let size = u32::try_from(message.size().min(MOST_BYTES)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(size);
         room.is_ok_and(|room| self.queue.try_send((message, room)).is_ok())
@@ -35,14 +35,14 @@ impl SideSender {
 
 /// Receiver's side of a call's queue.
 #[derive(Debug)]
-pub(in crate::upstream) struct SideReceiver(mpsc::Receiver<(SideMessage, OwnedSemaphorePermit)>);
+pub(crate) struct SideReceiver(mpsc::Receiver<(SideMessage, OwnedSemaphorePermit)>);
 
 impl SideReceiver {
     /// Returns the oldest message, or `None` once there is no sender.
     ///
     /// # Cancel safety
     /// Safe.
-    pub(in crate::upstream) async fn next(&mut self) -> Option<SideMessage> {
+    pub(crate) async fn next(&mut self) -> Option<SideMessage> {
         self.0.recv().await.map(|(message, _)| message)
     }
 }

@@ -14,10 +14,7 @@ use crate::upstream::peer::too_large;
 
 /// Returns a server's message, or `None` for a notification or a request that is too large to wait
 /// for a client. A request is refused with the reason.
-pub(in crate::upstream) fn admit<C: ServerLink>(
-    connection: &Arc<C>,
-    frame: Frame,
-) -> Option<Frame> {
+pub(crate) fn admit<C: ServerLink>(connection: &Arc<C>, frame: Frame) -> Option<Frame> {
     let (method, params, limit) = match &frame {
         Frame::Response { .. } => return Some(frame),
         Frame::Notification { method, params } => {

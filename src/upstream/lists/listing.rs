@@ -25,20 +25,20 @@ use crate::upstream::peer::{AssumedLists, Peer, modern_params_for, refused};
 use crate::upstream::transport::connection::ServerConnection;
 
 /// Lists that a server returned.
-pub(in crate::upstream) struct FetchedLists {
+pub(crate) struct FetchedLists {
     /// Raw elements of all pages. `None` for a list that failed.
-    pub(in crate::upstream) lists: ByKind<Option<Vec<Bytes>>>,
+    pub(crate) lists: ByKind<Option<Vec<Bytes>>>,
     /// The server's caching hints, over all pages.
-    pub(in crate::upstream) freshness: ByKind<Freshness>,
+    pub(crate) freshness: ByKind<Freshness>,
     /// Errors of the lists that failed.
-    pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
+    pub(crate) failures: Vec<(Kind, UpstreamError)>,
     /// Flaws at which lists ended.
-    pub(in crate::upstream) flaws: Vec<(Kind, CursorFault)>,
+    pub(super) flaws: Vec<(Kind, CursorFault)>,
 }
 
 /// A cursor that leads to no further page. The entries of all earlier pages count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(in crate::upstream) enum CursorFault {
+pub(crate) enum CursorFault {
     /// It is the empty string.
     #[error("the list ends at an empty nextCursor")]
     Empty,
@@ -52,7 +52,7 @@ pub(in crate::upstream) enum CursorFault {
 
 impl FetchedLists {
     /// Returns the missing lists that a retry may return.
-    pub(in crate::upstream) fn retried_kinds(&self) -> ByKind<bool> {
+    pub(super) fn retried_kinds(&self) -> ByKind<bool> {
         let is_settled = |fault: &UpstreamError| {
             matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
         };
@@ -64,15 +64,15 @@ impl FetchedLists {
 
 /// Limits of a list request.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::upstream) struct ListingLimits {
+pub(super) struct ListingLimits {
     /// Maximum number of elements of one list.
-    pub(in crate::upstream) items: usize,
+    pub(crate) items: usize,
     /// Maximum number of pages of one list.
-    pub(in crate::upstream) pages: usize,
+    pub(super) pages: usize,
     /// Maximum size in bytes of all pages of all lists together.
-    pub(in crate::upstream) bytes: usize,
+    pub(crate) bytes: usize,
     /// Timeout for all lists.
-    pub(in crate::upstream) time: Duration,
+    pub(crate) time: Duration,
 }
 
 /// One list.
@@ -149,7 +149,7 @@ impl<'a> NativeListPage<'a> {
 ///
 /// # Errors
 /// The [`UpstreamError`] of the first list if all lists failed.
-pub(in crate::upstream) async fn fetch(
+pub(crate) async fn fetch(
     connection: &ServerConnection,
     capabilities: &Bytes,
     (kinds, bounds): (&ByKind<bool>, ListingLimits),

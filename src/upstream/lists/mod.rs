@@ -5,11 +5,11 @@
 //! A Modern server receives all list requests on its one connection. A Legacy server receives the
 //! capabilities when a connection is opened, so each set needs its own instance for listing.
 
-pub(in crate::upstream) mod dependence;
-pub(in crate::upstream) mod listing;
+pub(super) mod dependence;
+pub(super) mod listing;
 mod offered;
-pub(in crate::upstream) mod pace;
-pub(in crate::upstream) mod store;
+pub(super) mod pace;
+pub(super) mod store;
 
 use tokio::time::Instant;
 
@@ -17,26 +17,26 @@ use crate::catalog::{ByKind, HeaderRules, SchemaExemption};
 use crate::config::{ArgumentsChoice, ServerConfig};
 use crate::mcp::Era;
 
-pub(in crate::upstream) use offered::{ListFreshness, MOST, MOST_EACH, OfferedLists};
+pub(super) use offered::{ListFreshness, MOST, MOST_EACH, OfferedLists};
 
 /// Result of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) struct ListingOutcome {
-    pub(in crate::upstream) part: ListingPart,
+pub(super) struct ListingOutcome {
+    pub(super) part: ListingPart,
     /// True if clients see other lists than before.
-    pub(in crate::upstream) has_changed: bool,
+    pub(super) has_changed: bool,
 }
 
 /// End of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) struct FinishedListing {
-    pub(in crate::upstream) begun: Instant,
-    pub(in crate::upstream) has_succeeded: bool,
+pub(super) struct FinishedListing {
+    pub(super) begun: Instant,
+    pub(super) has_succeeded: bool,
 }
 
 /// Completeness of a server's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum ListingPart {
+pub(super) enum ListingPart {
     /// All of them.
     Whole,
     /// All except these, which a retry may return.
@@ -67,5 +67,5 @@ pub(crate) fn header_rules(era: Era) -> HeaderRules {
 }
 
 /// All lists of a server.
-pub(in crate::upstream) const EVERY_KIND: ByKind<bool> =
+pub(super) const EVERY_KIND: ByKind<bool> =
     ByKind { tools: true, prompts: true, resources: true, templates: true, skills: true };

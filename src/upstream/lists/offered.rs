@@ -21,9 +21,9 @@ use super::store::KnownServer;
 
 /// The lists of one server.
 #[derive(Default)]
-pub(in crate::upstream) struct OfferedLists {
+pub(crate) struct OfferedLists {
     /// The list for all clients, without client capabilities.
-    pub(in crate::upstream) base: ArcSwapOption<ServerList>,
+    pub(crate) base: ArcSwapOption<ServerList>,
     /// Lists for clients that declare more than the main instance.
     further: Mutex<HashMap<ClientDeclaration, CapabilityList>>,
     /// Counts completed requests for further lists.
@@ -33,15 +33,15 @@ pub(in crate::upstream) struct OfferedLists {
     /// Result of the comparison of a child's further lists with `base`.
     dependence: Mutex<DependenceVerdict>,
     /// True if the server itself has returned `base`. Until then it may be from an earlier run.
-    pub(in crate::upstream) is_current: AtomicBool,
+    pub(crate) is_current: AtomicBool,
     /// True if some of them were taken over from the server that this one replaces.
-    pub(in crate::upstream) inherited: AtomicBool,
+    pub(crate) inherited: AtomicBool,
     /// Logged repairs of elements, each once.
     logged_repairs: Mutex<HashSet<String>>,
     /// Locked while one of the lists is built.
-    pub(in crate::upstream) building: Arc<tokio::sync::Mutex<()>>,
+    pub(super) building: Arc<tokio::sync::Mutex<()>>,
     /// Notified when a missing list is to be requested from a Modern server.
-    pub(in crate::upstream) wanted: Notify,
+    pub(crate) wanted: Notify,
 }
 
 /// A list for one declaration.
@@ -61,7 +61,7 @@ struct CapabilityList {
 
 /// State of a list that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum ListFreshness {
+pub(crate) enum ListFreshness {
     /// The server returned the list, or failed to, this long ago.
     Tried(Duration),
     /// The list has not been requested from the server.
@@ -78,7 +78,7 @@ impl CapabilityList {
 
 impl OfferedLists {
     /// Restores the lists of an earlier run, until the server returns its own.
-    pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
+    pub(crate) fn restored(known: Option<&KnownServer>) -> Self {
         let lists = Self::default();
         let Some(known) = known else { return lists };
         lists.base.store(Some(Arc::clone(&known.base)));
@@ -100,30 +100,30 @@ impl OfferedLists {
     }
 
     /// Returns the known dependence of the lists on capabilities.
-    pub(in crate::upstream) fn dependence(&self) -> ListDependence {
+    pub(crate) fn dependence(&self) -> ListDependence {
         self.dependence.lock().found
     }
 
     /// Returns the dependence with the time of its comparison.
-    pub(in crate::upstream) fn dependence_verdict(&self) -> DependenceVerdict {
+    pub(crate) fn dependence_verdict(&self) -> DependenceVerdict {
         *self.dependence.lock()
     }
 
     /// Returns true if a warning about a repair has not been logged yet. Returns false once
     /// [`MAX_LOGGED_REPAIRS`] are logged.
-    pub(in crate::upstream) fn is_first_repair(&self, warning: &str) -> bool {
+    pub(crate) fn is_first_repair(&self, warning: &str) -> bool {
         let mut logged = self.logged_repairs.lock();
         logged.len() < MAX_LOGGED_REPAIRS && logged.insert(warning.to_owned())
     }
 
     /// Records the dependence of the lists on capabilities.
-    pub(in crate::upstream) fn set_dependence(&self, dependence: ListDependence) {
+    pub(crate) fn set_dependence(&self, dependence: ListDependence) {
         let since = (dependence != ListDependence::Unknown).then(|| clock::unix_now().as_secs());
         *self.dependence.lock() = DependenceVerdict { found: dependence, since };
     }
 
     /// Adds an entry for a list that no client has requested by its declaration.
-    pub(in crate::upstream) fn make_room_for(&self, told: &ClientDeclaration) {
+    pub(crate) fn make_room_for(&self, told: &ClientDeclaration) {
         let mut further = self.further();
         if further.len() < MOST || further.contains_key(told) {
             further.entry(told.clone()).or_insert_with(|| CapabilityList::unknown(None));
@@ -131,7 +131,7 @@ impl OfferedLists {
     }
 
     /// Removes the list for these clients. Returns true if their list differs from now on.
-    pub(in crate::upstream) fn forget(&self, told: &ClientDeclaration) -> bool {
+    pub(crate) fn forget(&self, told: &ClientDeclaration) -> bool {
         let removed = self.further().remove(told).and_then(|slot| slot.list);
         let base = self.base.load();
         removed.is_some_and(|own| !base.as_ref().is_some_and(|base| base.offers_the_same(&own)))
@@ -139,13 +139,13 @@ impl OfferedLists {
 
     /// Returns true if the list for all clients is not yet the server's own, but that of an earlier
     /// run.
-    pub(in crate::upstream) fn is_restored(&self) -> bool {
+    pub(crate) fn is_restored(&self) -> bool {
         !self.is_current.load(Ordering::Acquire) && self.base.load().is_some()
     }
 
     /// Returns the lists to store for the next run, besides that for all clients. Lists of a single
     /// client's account are excluded.
-    pub(in crate::upstream) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
+    pub(crate) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
         let further = self.further();
         let kept = further.iter().filter(|(told, _)| told.account.is_none());
         let mut slots: Vec<_> = kept.filter(|(_, slot)| slot.list.is_some()).collect();
@@ -158,27 +158,24 @@ impl OfferedLists {
     }
 
     /// Returns the lists for clients that declare more than the main instance.
-    pub(in crate::upstream) fn further_lists(&self) -> Vec<Arc<ServerList>> {
+    pub(crate) fn further_lists(&self) -> Vec<Arc<ServerList>> {
         self.further().values().filter_map(|slot| slot.list.clone()).collect()
     }
 
     /// Returns the list for clients of this declaration.
-    pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+    pub(crate) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.further().get(told).and_then(|slot| slot.list.clone())
     }
 
     /// Returns the freshness of the list for these clients, if there is one.
-    pub(in crate::upstream) fn freshness(
-        &self,
-        told: &ClientDeclaration,
-    ) -> Option<ByKind<Freshness>> {
+    pub(crate) fn freshness(&self, told: &ClientDeclaration) -> Option<ByKind<Freshness>> {
         let further = self.further();
         further.get(told).filter(|slot| slot.list.is_some()).map(|slot| slot.freshness)
     }
 
     /// Returns the list for clients of this declaration. Until it is known, returns another one of
     /// the same other era or account.
-    pub(in crate::upstream) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+    pub(crate) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         let sibling = || {
             let further = self.further();
             let mut same = further.iter().filter(|(key, _)| key.is_of_same(told));
@@ -188,12 +185,12 @@ impl OfferedLists {
     }
 
     /// Returns a list that may share elements with the next one for these clients.
-    pub(in crate::upstream) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+    pub(crate) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.known(told).or_else(|| self.base.load_full())
     }
 
     /// Returns true if clients of both eras all have the same lists.
-    pub(in crate::upstream) fn are_same_in_both_eras(&self) -> bool {
+    pub(crate) fn are_same_in_both_eras(&self) -> bool {
         let Some(base) = self.base.load_full() else { return true };
         let further = self.further();
         let of_all = further.iter().filter(|(told, _)| told.account.is_none());
@@ -204,14 +201,14 @@ impl OfferedLists {
     }
 
     /// Counts a change of the further lists.
-    pub(in crate::upstream) fn count_change(&self) {
+    pub(crate) fn count_change(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Records a client's request for such a list. Returns the list's state. Returns `None` if
     /// there is no room for another list, or if this client has `each` of them already. The client
     /// then receives the list for all clients.
-    pub(in crate::upstream) fn ask(
+    pub(crate) fn ask(
         &self,
         told: &ClientDeclaration,
         holder: &Holder,
@@ -244,17 +241,17 @@ impl OfferedLists {
     }
 
     /// Returns the client for which a list was first requested.
-    pub(in crate::upstream) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
+    pub(crate) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
         self.further().get(told).and_then(|slot| slot.holder.clone())
     }
 
     /// Returns the number of changes of the further lists.
-    pub(in crate::upstream) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
     /// Takes over the lists of the server that this one replaces, unless it has its own.
-    pub(in crate::upstream) fn inherit(&self, from: &Self) {
+    pub(crate) fn inherit(&self, from: &Self) {
         // Atomic, because the server's own list may arrive concurrently and
         // must stay.
         self.base.compare_and_swap(&None::<Arc<ServerList>>, from.base.load_full());
@@ -274,7 +271,7 @@ impl OfferedLists {
     }
 
     /// Waits until such a list has been requested from the server.
-    pub(in crate::upstream) async fn tried(&self, told: &ClientDeclaration) {
+    pub(crate) async fn tried(&self, told: &ClientDeclaration) {
         let mut ticks = self.ticks.subscribe();
         let settled = |_: &u64| {
             let further = self.further();
@@ -285,7 +282,7 @@ impl OfferedLists {
     }
 
     /// Waits until the server has returned this list, or failed to, after this time.
-    pub(in crate::upstream) async fn tried_since(&self, told: &ClientDeclaration, since: Instant) {
+    pub(crate) async fn tried_since(&self, told: &ClientDeclaration, since: Instant) {
         let mut ticks = self.ticks.subscribe();
         let settled = |_: &u64| {
             let further = self.further();
@@ -296,7 +293,7 @@ impl OfferedLists {
     }
 
     /// Records that the list could not be requested from the server.
-    pub(in crate::upstream) fn failed(&self, told: &ClientDeclaration) {
+    pub(crate) fn failed(&self, told: &ClientDeclaration) {
         if let Some(slot) = self.further().get_mut(told) {
             slot.tried = Some(clock::now());
         }
@@ -304,7 +301,7 @@ impl OfferedLists {
     }
 
     /// Marks a list as stale, so that it is requested again for the next client that needs it.
-    pub(in crate::upstream) fn doubt(&self, told: &ClientDeclaration) {
+    pub(crate) fn doubt(&self, told: &ClientDeclaration) {
         let long_ago = clock::now().checked_sub(RECENT);
         if let Some(slot) = self.further().get_mut(told) {
             slot.tried = slot.tried.and(long_ago.or(slot.tried));
@@ -312,7 +309,7 @@ impl OfferedLists {
     }
 
     /// Returns the declarations of clients' recent requests.
-    pub(in crate::upstream) fn recent(&self) -> Vec<ClientDeclaration> {
+    pub(crate) fn recent(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
         recent.map(|(told, _)| told.clone()).collect()
@@ -320,7 +317,7 @@ impl OfferedLists {
 
     /// Returns the declarations with a list that was never requested, if the main instance can make
     /// them.
-    pub(in crate::upstream) fn untried(&self) -> Vec<ClientDeclaration> {
+    pub(crate) fn untried(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
         let own = untried.filter(|(told, _)| told.is_made_by_main());
@@ -328,12 +325,12 @@ impl OfferedLists {
     }
 
     /// Wakes the tasks that wait for a list.
-    pub(in crate::upstream) fn wake_waiting(&self) {
+    pub(crate) fn wake_waiting(&self) {
         self.ticks.send_modify(|count| *count += 1);
     }
 
     /// Stores a list. Returns true if it has changed. Wakes no waiting task.
-    pub(in crate::upstream) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
+    pub(crate) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
         // The two eras state the freshness of a list differently.
         let is_same = |known: &Arc<ServerList>| match told.other_era {
             Some(_) => known.offers_the_same(&list),
@@ -379,11 +376,11 @@ fn remove_unused(
 }
 
 /// Maximum number of sets of capabilities with a list for one server.
-pub(in crate::upstream) const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 /// Maximum number of lists for clients' accounts at one server.
 const MOST_ACCOUNTS: usize = 1024;
 /// Maximum number of lists for one client, if clients can be distinguished.
-pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
+pub(crate) const MOST_EACH: usize = MOST / 4;
 /// A list that a client requested within this time is not removed for another.
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client requested within this time is not updated.

@@ -25,7 +25,7 @@ use super::{ListingOutcome, ListingPart};
 ///
 /// An operator's request starts [`OPERATOR_PAUSE`] after the last one, and leaves the pace
 /// unchanged, because the server did not cause it.
-pub(in crate::upstream) struct RelistPace {
+pub(crate) struct RelistPace {
     kinds: ByKind<KindPace>,
     /// Lists that are being requested.
     requested: ByKind<bool>,
@@ -104,15 +104,15 @@ impl KindPace {
 }
 
 /// Causes of list requests.
-pub(in crate::upstream) struct RelistCauses<'a> {
+pub(crate) struct RelistCauses<'a> {
     /// The lists that may have changed.
-    pub(in crate::upstream) changes: &'a ChangedLists,
+    pub(crate) changes: &'a ChangedLists,
     /// Notified when an operator requests them.
-    pub(in crate::upstream) asked: &'a Notify,
+    pub(crate) asked: &'a Notify,
 }
 
 impl RelistPace {
-    pub(in crate::upstream) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             kinds: ByKind::from_fn(|_| KindPace::default()),
             requested: ByKind::default(),
@@ -126,7 +126,7 @@ impl RelistPace {
     ///
     /// # Cancel safety
     /// Safe: a notification that was received is not lost.
-    pub(in crate::upstream) async fn due(&mut self, causes: RelistCauses<'_>) -> ByKind<bool> {
+    pub(crate) async fn due(&mut self, causes: RelistCauses<'_>) -> ByKind<bool> {
         loop {
             if self.is_operators {
                 let earliest = self.last_end.map(|end| end + OPERATOR_PAUSE);
@@ -180,7 +180,7 @@ impl RelistPace {
     }
 
     /// Records a list request. `None` stands for a failure.
-    pub(in crate::upstream) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
+    pub(crate) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
         let now = clock::now();
         self.last_end = Some(now);
         let has_failed = |kind| match outcome.map(|outcome| outcome.part) {

@@ -9,7 +9,7 @@ use crate::clock;
 
 /// Lists that may have changed, each with the time of its first unrequested change.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct ChangedLists {
+pub(crate) struct ChangedLists {
     since: Mutex<ByKind<Option<Instant>>>,
     /// Notified of each change.
     changed: Notify,
@@ -19,7 +19,7 @@ pub(in crate::upstream) struct ChangedLists {
 
 impl ChangedLists {
     /// Records that these lists may have changed.
-    pub(in crate::upstream) fn mark(&self, kinds: &[Kind]) {
+    pub(crate) fn mark(&self, kinds: &[Kind]) {
         let now = clock::now();
         {
             let mut since = self.since.lock();
@@ -32,17 +32,17 @@ impl ChangedLists {
     }
 
     /// Records that all lists may have changed.
-    pub(in crate::upstream) fn mark_all(&self) {
+    pub(crate) fn mark_all(&self) {
         self.mark(&Kind::ALL);
     }
 
     /// Returns the lists that may have changed, with the times of the changes.
-    pub(in crate::upstream) fn pending(&self) -> ByKind<Option<Instant>> {
+    pub(crate) fn pending(&self) -> ByKind<Option<Instant>> {
         *self.since.lock()
     }
 
     /// Takes these lists, because they are requested now.
-    pub(in crate::upstream) fn take(&self, kinds: ByKind<bool>) {
+    pub(crate) fn take(&self, kinds: ByKind<bool>) {
         let mut since = self.since.lock();
         for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
             *since.get_mut(kind) = None;
@@ -50,13 +50,13 @@ impl ChangedLists {
     }
 
     /// Records the end of a request. Others may be due.
-    pub(in crate::upstream) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let is_due = self.pending() != ByKind::default();
         self.is_due.send_if_modified(|due| std::mem::replace(due, is_due) != is_due);
     }
 
     /// Forgets all changes, because opening the next connection requests all lists.
-    pub(in crate::upstream) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.take(ByKind::from_fn(|_| true));
         self.settle();
     }
@@ -65,12 +65,12 @@ impl ChangedLists {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(in crate::upstream) async fn notified(&self) {
+    pub(crate) async fn notified(&self) {
         self.changed.notified().await;
     }
 
     /// Returns the state of the requests: true while one is due or in progress.
-    pub(in crate::upstream) fn watch_due(&self) -> watch::Receiver<bool> {
+    pub(crate) fn watch_due(&self) -> watch::Receiver<bool> {
         self.is_due.subscribe()
     }
 }

@@ -15,7 +15,7 @@ use crate::mcp::LogLevel;
 
 /// Log level of one connection.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct LogLevelControl(Mutex<SessionLevel>);
+pub(crate) struct LogLevelControl(Mutex<SessionLevel>);
 
 #[derive(Debug, Default)]
 struct SessionLevel {
@@ -28,11 +28,7 @@ struct SessionLevel {
 impl LogLevelControl {
     /// Records a call that requests lines of this level. Returns the level to set before the call,
     /// if it differs from the one set in this session.
-    pub(in crate::upstream) fn before(
-        &self,
-        wants: Option<LogLevel>,
-        session: u64,
-    ) -> Option<LogLevel> {
+    pub(crate) fn before(&self, wants: Option<LogLevel>, session: u64) -> Option<LogLevel> {
         let wants = wants?;
         let now = clock::now();
         let mut state = self.0.lock();
@@ -49,7 +45,7 @@ impl LogLevelControl {
 }
 
 /// Returns the params of `logging/setLevel`.
-pub(in crate::upstream) fn params(level: LogLevel) -> Bytes {
+pub(crate) fn params(level: LogLevel) -> Bytes {
     serde_json::json!({ "level": level.as_str() }).to_string().into()
 }
 

@@ -25,7 +25,7 @@ use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
 /// Opens streams over a transport.
-pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
+pub(crate) trait ListenTransport: Send + Sync + 'static {
     /// Sends `subscriptions/listen` with these params. Messages about the
     /// stream itself become its signals.
     fn open(
@@ -37,7 +37,7 @@ pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
 
 /// The kind of notifications on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum StreamPurpose {
+pub(crate) enum StreamPurpose {
     /// Known notifications, which go to the inbox.
     News,
     /// Notifications unknown to the gateway, which become the stream's signals.
@@ -46,7 +46,7 @@ pub(in crate::upstream) enum StreamPurpose {
 
 /// Error while opening a stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum StreamRefused {
+pub(crate) enum StreamRefused {
     /// The server offers no streams, or not for these subscriptions.
     Refused(SubscriptionRefusal),
     /// The request failed.
@@ -55,7 +55,7 @@ pub(in crate::upstream) enum StreamRefused {
 
 impl StreamRefused {
     /// Interprets a response that arrives instead of a stream, or before its acknowledgement.
-    pub(in crate::upstream) fn answered(answer: Option<Answer>) -> Self {
+    pub(crate) fn answered(answer: Option<Answer>) -> Self {
         match answer {
             Some(Answer::Error(error)) if error.code() != code::METHOD_NOT_FOUND => {
                 Self::Refused(SubscriptionRefusal::Said(error))
@@ -66,7 +66,7 @@ impl StreamRefused {
     }
 
     /// Interprets an error: a client error status is permanent.
-    pub(in crate::upstream) fn of(fault: UpstreamError) -> Self {
+    pub(crate) fn of(fault: UpstreamError) -> Self {
         match fault {
             UpstreamError::Status { status, .. } if status.is_client_error() => {
                 Self::Refused(SubscriptionRefusal::Unsupported)
@@ -77,23 +77,19 @@ impl StreamRefused {
 }
 
 /// An open stream, closed when dropped.
-pub(in crate::upstream) struct ChangeStream {
+pub(crate) struct ChangeStream {
     signals: mpsc::Receiver<StreamSignal>,
     _held: Box<dyn Send>,
 }
 
 impl ChangeStream {
     /// Creates a stream with these signals, which is closed when `held` is dropped.
-    pub(in crate::upstream) fn new(
-        signals: mpsc::Receiver<StreamSignal>,
-        held: impl Send + 'static,
-    ) -> Self {
+    pub(crate) fn new(signals: mpsc::Receiver<StreamSignal>, held: impl Send + 'static) -> Self {
         Self { signals, _held: Box::new(held) }
     }
 
     /// Creates the channel for the signals of a stream.
-    pub(in crate::upstream) fn channel()
-    -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
+    pub(crate) fn channel() -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
         mpsc::channel(SIGNALS)
     }
 
@@ -127,7 +123,7 @@ impl ChangeStream {
 
 /// A message about a stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum StreamSignal {
+pub(crate) enum StreamSignal {
     /// The params of the acknowledgement.
     Acknowledged(Bytes),
     /// A notification on a stream of unknown notifications.
@@ -137,7 +133,7 @@ pub(in crate::upstream) enum StreamSignal {
 }
 
 /// Listens while the connection lives.
-pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, inbox: Arc<Inbox>) {
+pub(crate) async fn listen(line: impl ListenTransport, peer: Peer, inbox: Arc<Inbox>) {
     let changes = inbox.subscriptions.changes();
     let listening = ListenTask {
         line: Arc::new(line),

@@ -9,13 +9,13 @@
 //! client for a request of a Legacy server that did not arrive on a call's stream.
 
 mod hub;
-pub(in crate::upstream) mod levels;
-pub(in crate::upstream) mod listen;
+pub(super) mod levels;
+pub(super) mod listen;
 mod call_log;
-pub(in crate::upstream) mod changes;
+pub(super) mod changes;
 mod mailbox;
-pub(in crate::upstream) mod routing;
-pub(in crate::upstream) mod subscribe;
+pub(super) mod routing;
+pub(super) mod subscribe;
 mod subscriptions;
 
 pub(super) use call_log::CallLog;
@@ -139,11 +139,11 @@ pub(super) struct Inbox {
     /// The lists that may have changed.
     changes: Arc<ChangedLists>,
     /// The clients' subscriptions.
-    pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
+    pub(super) subscriptions: Arc<Subscriptions>,
     /// Cached reads, kept while they are valid.
-    pub(in crate::upstream) reads: Arc<ReadCache>,
+    pub(super) reads: Arc<ReadCache>,
     /// Finds clients for the server's requests.
-    pub(in crate::upstream) question_routing: QuestionRouting,
+    pub(super) question_routing: QuestionRouting,
     /// Number of unusable messages.
     useless: AtomicU64,
     /// Counts log lines without a recipient.
@@ -154,10 +154,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// Creates an inbox that requests the lists through `changes`.
-    pub(in crate::upstream) fn new(
-        changes: Arc<ChangedLists>,
-        subscriptions: Arc<Subscriptions>,
-    ) -> Arc<Self> {
+    pub(super) fn new(changes: Arc<ChangedLists>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
         Arc::new(Self {
             changes,
             subscriptions,
@@ -170,17 +167,17 @@ impl Inbox {
     }
 
     /// Sets the secrets of the server.
-    pub(in crate::upstream) fn keep_secret(&self, secrets: &ServerSecrets) {
+    pub(super) fn keep_secret(&self, secrets: &ServerSecrets) {
         let _ = self.secrets.set(secrets.clone());
     }
 
     /// Returns the chain of causes of an error in one line, for the log.
-    pub(in crate::upstream) fn describe(&self, fault: &UpstreamError) -> String {
+    pub(super) fn describe(&self, fault: &UpstreamError) -> String {
         fault.chain_without(self.secrets())
     }
 
     /// Converts an error of the server `name` to its outward form.
-    pub(in crate::upstream) fn fail(&self, name: &ServerName, fault: UpstreamError) -> Failure {
+    pub(super) fn fail(&self, name: &ServerName, fault: UpstreamError) -> Failure {
         fault.into_failure(name, self.secrets())
     }
 
@@ -189,13 +186,13 @@ impl Inbox {
     }
 
     /// Sets the metrics that count log lines without a recipient.
-    pub(in crate::upstream) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
+    pub(super) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
         let _ = self.metrics.set(Arc::clone(metrics));
     }
 
     /// Handles a notification that belongs to no call. If its kind is unknown, it goes to the only
     /// possible client, if there is exactly one.
-    pub(in crate::upstream) fn hear(&self, method: &str, params: Option<&Bytes>) {
+    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) {
         if !self.sort(method, params) && !is_of_a_call(method) {
             self.subscriptions.pass(method, params);
         }
@@ -203,7 +200,7 @@ impl Inbox {
 
     /// Handles a notification from a call's own stream. Returns false if its kind is unknown, so
     /// that it belongs to the call.
-    pub(in crate::upstream) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
+    pub(super) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged(kinds)) => {
                 if method == notification::RESOURCES_CHANGED {
@@ -228,7 +225,7 @@ impl Inbox {
 
     /// Handles a line of the server's log that belongs to no call. If the connection belongs to one
     /// session, its client receives the line. Otherwise the line is dropped and counted.
-    pub(in crate::upstream) fn line(&self, method: &str, params: &Bytes) {
+    pub(super) fn line(&self, method: &str, params: &Bytes) {
         if self.subscriptions.is_ones_own() {
             self.subscriptions.pass(method, Some(params));
         } else if let Some(metrics) = self.metrics.get() {
@@ -238,14 +235,14 @@ impl Inbox {
 
     /// Counts an unusable message. Returns true if it is to be logged: the first few, then fewer
     /// and fewer, so that a server that sends nothing else does not fill the log.
-    pub(in crate::upstream) fn is_worth_a_warning(&self) -> bool {
+    pub(super) fn is_worth_a_warning(&self) -> bool {
         let before = self.useless.fetch_add(1, Ordering::Relaxed);
         before < TOLD || (before + 1).is_power_of_two()
     }
 
     /// Counts a line on a child's standard output that is not a message. Returns true for the
     /// server's first one.
-    pub(in crate::upstream) fn is_first_stdout_line(&self) -> bool {
+    pub(super) fn is_first_stdout_line(&self) -> bool {
         match self.metrics.get() {
             Some(metrics) => metrics.count_stdout_line() == 0,
             None => self.is_worth_a_warning(),
@@ -253,17 +250,17 @@ impl Inbox {
     }
 
     /// Returns the name of the server.
-    pub(in crate::upstream) fn server(&self) -> &ServerName {
+    pub(super) fn server(&self) -> &ServerName {
         self.subscriptions.server()
     }
 
     /// Requests all lists again.
-    pub(in crate::upstream) fn relist(&self) {
+    pub(super) fn relist(&self) {
         self.changes.mark_all();
     }
 
     /// Handles the end of a time without a stream, in which anything may have changed.
-    pub(in crate::upstream) fn missed(&self) {
+    pub(super) fn missed(&self) {
         self.missed_lists();
         self.subscriptions.missed();
     }

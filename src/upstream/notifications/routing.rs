@@ -25,7 +25,7 @@ use crate::upstream::notifications::Inbox;
 use crate::upstream::peer::{answer_to_server, not_offered, unanswered};
 
 /// A connection to a Legacy server that can send requests to clients.
-pub(in crate::upstream) trait LegacyConnection: ServerLink {
+pub(crate) trait LegacyConnection: ServerLink {
     fn inbox(&self) -> &Arc<Inbox>;
 
     /// Returns the call to which a request belongs, if it did not arrive on a call's stream.
@@ -50,7 +50,7 @@ pub trait QuestionableSession: Send + Sync {
 
 /// Server requests that wait for the call that caused them.
 #[derive(Debug)]
-pub(in crate::upstream) struct QuestionRouting {
+pub(crate) struct QuestionRouting {
     /// Notified whenever a call begins to which server requests can belong.
     call_begun: Notify,
     /// Permits for requests without a matching call so far.
@@ -66,7 +66,7 @@ impl Default for QuestionRouting {
 impl QuestionRouting {
     /// Records that a call has begun to which server requests can belong.
     #[inline]
-    pub(in crate::upstream) fn note_call(&self) {
+    pub(crate) fn note_call(&self) {
         self.call_begun.notify_waiters();
     }
 
@@ -77,11 +77,7 @@ impl QuestionRouting {
 }
 
 /// Handles a server request that did not arrive on a call's stream.
-pub(in crate::upstream) fn asked<C: LegacyConnection>(
-    connection: &Arc<C>,
-    id: Id,
-    question: Question,
-) {
+pub(crate) fn asked<C: LegacyConnection>(connection: &Arc<C>, id: Id, question: Question) {
     let inbox = connection.inbox();
     tracing::debug!(server = %inbox.server(), method = question.method, "server request");
     if !question.is_known() {

@@ -20,9 +20,7 @@ use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
 /// Sends the gateway's own requests over a transport.
-pub(in crate::upstream) trait SubscribeTransport:
-    Send + Sync + 'static
-{
+pub(crate) trait SubscribeTransport: Send + Sync + 'static {
     /// Sends a request and waits for the response.
     fn ask(
         &self,
@@ -35,7 +33,7 @@ pub(in crate::upstream) trait SubscribeTransport:
 }
 
 /// Keeps the server's subscriptions in line with the clients' while the connection lives.
-pub(in crate::upstream) async fn subscribe(
+pub(crate) async fn subscribe(
     asks: impl SubscribeTransport,
     tells: ChangeCapabilities,
     inbox: Arc<Inbox>,

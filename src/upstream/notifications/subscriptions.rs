@@ -142,7 +142,7 @@ impl Subscriptions {
     }
 
     /// Forgets the refusals, because the server may decide differently now.
-    pub(in crate::upstream) fn forget_refusals(&self) {
+    pub(super) fn forget_refusals(&self) {
         for standing in self.topics().values_mut().filter(|standing| standing.is_refused()) {
             standing.verdict = None;
         }
@@ -263,7 +263,7 @@ impl Subscriptions {
 
 /// Continuity of a subscription: decides if notifications could have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum Continuity {
+pub(super) enum Continuity {
     /// The gateway has listened all the time.
     Kept,
     /// The gateway was not listening for a while.

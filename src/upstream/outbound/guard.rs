@@ -13,7 +13,7 @@ use super::address::{SpecialRange, find_special_range};
 
 /// Setting that would permit a refused address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::upstream) enum Remedy {
+pub(crate) enum Remedy {
     /// The server's setting.
     #[default]
     AllowAddress,

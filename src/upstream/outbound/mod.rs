@@ -28,11 +28,11 @@ use crate::text::skip_byte_order_mark;
 use super::UpstreamError;
 use super::transport::http::{HttpClient, decode_body};
 use guard::OutboundGuard;
-pub(in crate::upstream) use guard::Remedy;
+pub(super) use guard::Remedy;
 
 /// Sends requests to URLs that are learned at run time.
 #[derive(Clone, Default)]
-pub(in crate::upstream) struct OutboundClient {
+pub(super) struct OutboundClient {
     /// CA certificates to trust besides the system's.
     ca: Option<PathBuf>,
     files: FileReader,
@@ -40,19 +40,19 @@ pub(in crate::upstream) struct OutboundClient {
 }
 
 /// One request.
-pub(in crate::upstream) struct OutboundRequest<'a> {
-    pub(in crate::upstream) method: Method,
-    pub(in crate::upstream) url: &'a Url,
-    pub(in crate::upstream) headers: HeaderMap,
-    pub(in crate::upstream) body: Bytes,
+pub(super) struct OutboundRequest<'a> {
+    pub(super) method: Method,
+    pub(super) url: &'a Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 /// The response to a request, with its whole body.
 #[derive(Debug)]
-pub(in crate::upstream) struct OutboundAnswer {
-    pub(in crate::upstream) status: StatusCode,
-    pub(in crate::upstream) headers: HeaderMap,
-    pub(in crate::upstream) body: Bytes,
+pub(super) struct OutboundAnswer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 /// Reason that there is no response from a URL that was learned at run time. The texts name the URL
@@ -103,7 +103,7 @@ pub enum OutboundFault {
 impl OutboundFault {
     /// Returns the same fault without these secrets in its quotes of a response.
     #[must_use]
-    pub(in crate::upstream) fn without(mut self, secrets: &ServerSecrets) -> Self {
+    pub(super) fn without(mut self, secrets: &ServerSecrets) -> Self {
         if let Self::Request { source, .. } | Self::Body { source, .. } = &mut self {
             **source = source.without(secrets);
         }
@@ -114,7 +114,7 @@ impl OutboundFault {
 impl OutboundClient {
     /// Creates a client that trusts these CA certificates besides the system's. `configured` are
     /// the URLs in the configuration. `allowed` are the addresses to which other URLs may lead.
-    pub(in crate::upstream) fn new<'a>(
+    pub(super) fn new<'a>(
         ca: Option<PathBuf>,
         configured: impl IntoIterator<Item = &'a Url>,
         allowed: (&[IpNet], Remedy),
@@ -128,7 +128,7 @@ impl OutboundClient {
     /// # Errors
     /// [`OutboundFault`] if requests to the URL are not allowed, or if there is no response within
     /// the limits of time and size. An HTTP error status is a response.
-    pub(in crate::upstream) async fn send(
+    pub(super) async fn send(
         &self,
         request: OutboundRequest<'_>,
     ) -> Result<OutboundAnswer, OutboundFault> {
@@ -180,7 +180,7 @@ impl OutboundClient {
 }
 
 /// Returns a URL without its query, which may contain a secret.
-pub(in crate::upstream) fn shown_url(url: &Url) -> String {
+pub(super) fn shown_url(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
     shown.set_fragment(None);
@@ -189,7 +189,7 @@ pub(in crate::upstream) fn shown_url(url: &Url) -> String {
 
 /// Returns the JSON object at the beginning of a body, without a byte order mark. Returns `None`
 /// for any other body, such as the page that some servers return for every path.
-pub(in crate::upstream) fn json_object(body: &Bytes) -> Option<Bytes> {
+pub(super) fn json_object(body: &Bytes) -> Option<Bytes> {
     let body = body.slice_ref(skip_byte_order_mark(body));
     body.trim_ascii_start().starts_with(b"{").then_some(body)
 }

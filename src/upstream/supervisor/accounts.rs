@@ -14,7 +14,7 @@ use crate::upstream::supervisor::state::LifeState;
 
 impl ServerShared {
     /// Records the result of a start of the main instance.
-    pub(in crate::upstream) fn note_account(&self, fault: Option<&UpstreamError>) {
+    pub(super) fn note_account(&self, fault: Option<&UpstreamError>) {
         let is_missing =
             matches!(fault, Some(UpstreamError::LoginNeeded(_) | UpstreamError::Login(_)));
         let authorizer = self.authorizer();
@@ -23,14 +23,14 @@ impl ServerShared {
     }
 
     /// Remembers the address of a client, and its token if tokens are exchanged.
-    pub(in crate::upstream) fn note_caller(&self, context: &Context) {
+    pub(crate) fn note_caller(&self, context: &Context) {
         if let Some(authorizer) = self.authorizer() {
             authorizer.note_caller(context);
         }
     }
 
     /// Returns the key of the instance that uses a client's own account, or `None` if it has none.
-    pub(in crate::upstream) fn account_key(&self, client: &Principal) -> Option<InstanceKey> {
+    pub(crate) fn account_key(&self, client: &Principal) -> Option<InstanceKey> {
         let authorizer = self.authorizer()?;
         let has_account = authorizer.has_account(client);
         has_account.then(|| InstanceKey::lister(ClientDeclaration::of_account(client)))
@@ -38,7 +38,7 @@ impl ServerShared {
 
     /// Returns the fault of a call to a server that is down. It includes a link to log in by, if
     /// the client has an account for it.
-    pub(in crate::upstream) async fn explain_down(
+    pub(crate) async fn explain_down(
         &self,
         fault: UpstreamError,
         context: &Context,
@@ -63,7 +63,7 @@ impl ServerShared {
 impl Instance {
     /// Returns true if the main instance is not connected because the gateway itself has no
     /// account, or no token, at the server. Waits for a start that is due or in progress.
-    pub(in crate::upstream) async fn lacks_account(&self) -> bool {
+    pub(crate) async fn lacks_account(&self) -> bool {
         if !self.life().is_connected() && !self.shared().has_no_account() {
             let mut state = self.life().watch_state();
             let is_over =

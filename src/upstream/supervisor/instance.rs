@@ -111,21 +111,21 @@ impl Instance {
         self.listings.send_replace(Some(finished));
     }
 
-    pub(in crate::upstream) fn name(&self) -> &ServerName {
+    pub(crate) fn name(&self) -> &ServerName {
         &self.shared.config().name
     }
 
-    pub(in crate::upstream) fn config(&self) -> &Arc<ServerConfig> {
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         self.shared.config()
     }
 
     /// Returns true if this is the main instance, which lives as long as its server.
-    pub(in crate::upstream) fn is_main(&self) -> bool {
+    pub(crate) fn is_main(&self) -> bool {
         self.owner.is_main()
     }
 
     /// Returns the owner, with the declaration for opening a Legacy connection.
-    pub(in crate::upstream) fn declared_owner(&self) -> Arc<InstanceKey> {
+    pub(super) fn declared_owner(&self) -> Arc<InstanceKey> {
         if !self.is_main() {
             return Arc::clone(&self.owner);
         }
@@ -134,7 +134,7 @@ impl Instance {
     }
 
     /// Sends a call.
-    pub(in crate::upstream) async fn call(
+    pub(crate) async fn call(
         &self,
         mut permitted: Permitted<Call>,
         config: &ServerConfig,
@@ -184,7 +184,7 @@ impl Instance {
     }
 
     /// Starts the main instance of a lazy server that has never been listed.
-    pub(in crate::upstream) fn start_unlisted(&self) {
+    pub(crate) fn start_unlisted(&self) {
         let is_lazy = self.config().start == StartChoice::Lazy;
         if is_lazy && self.shared.lists().base.load().is_none() {
             self.demand.request_start_for_list();
@@ -192,12 +192,12 @@ impl Instance {
     }
 
     /// Requests the lists, starting the instance if necessary. Does not wait.
-    pub(in crate::upstream) fn want_list(&self) {
+    pub(crate) fn want_list(&self) {
         self.want_list_by(|| self.changes.mark_all());
     }
 
     /// Requests the lists for an operator, independent of the server's pace.
-    pub(in crate::upstream) fn refresh_list(&self) {
+    pub(crate) fn refresh_list(&self) {
         self.want_list_by(|| self.demand.operator_requests().notify_one());
     }
 
@@ -211,15 +211,13 @@ impl Instance {
     }
 
     /// Returns true if the instance has failed too often and has not been ready since.
-    pub(in crate::upstream) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.life.is_in(&LifeState::Failed)
     }
 
     /// Returns the connection. Waits if a start is due or in progress. In backoff, this makes a
     /// start due.
-    pub(in crate::upstream) async fn connected(
-        &self,
-    ) -> Result<Arc<ServerConnection>, UpstreamError> {
+    pub(crate) async fn connected(&self) -> Result<Arc<ServerConnection>, UpstreamError> {
         if let Some(connection) = self.life.current() {
             return Ok(connection);
         }
@@ -245,7 +243,7 @@ impl Instance {
     }
 
     /// Returns the owner of the instance's grant, for requests that belong to no single client.
-    pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
+    pub(super) fn grant_owner(&self) -> Option<GrantOwner> {
         let authorizer = self.shared.authorizer()?;
         let told = &self.owner.told;
         Some(authorizer.owner_of(self.owner.whose.principal().or(told.account.as_ref())))
@@ -253,7 +251,7 @@ impl Instance {
 
     /// Returns true if the owner of its grant has logged in, or is about to, and no other login is
     /// needed.
-    pub(in crate::upstream) fn has_logged_in(&self) -> bool {
+    pub(crate) fn has_logged_in(&self) -> bool {
         let owner = self.grant_owner();
         let authorizer = self.shared.authorizer();
         owner.zip(authorizer).is_some_and(|(owner, authorizer)| {
@@ -270,7 +268,7 @@ impl Instance {
     }
 
     /// Waits until the instance is ready. Returns false if it fails, or is not ready in time.
-    pub(in crate::upstream) async fn is_ready_within(&self, patience: Duration) -> bool {
+    pub(crate) async fn is_ready_within(&self, patience: Duration) -> bool {
         let mut state = self.life.watch_state();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
         let verdict = timeout(patience, state.wait_for(verdict)).await;
@@ -288,23 +286,23 @@ impl Instance {
     }
 
     /// Returns true if an idle instance has a reason to start.
-    pub(in crate::upstream) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.demand.take_list_request() || self.is_in_use()
     }
 
     /// Returns true if the instance has calls in flight or active subscriptions.
-    pub(in crate::upstream) fn is_in_use(&self) -> bool {
+    pub(super) fn is_in_use(&self) -> bool {
         self.demand.has_calls() || self.inbox.subscriptions.are_wanted()
     }
 
     /// Returns true if a client waits for the instance to start. Every instance other than the main
     /// one is opened for a client.
-    pub(in crate::upstream) fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         !self.is_main() || self.demand.is_awaited()
     }
 
     /// Returns the time to stop the instance if it stays unused, or `None` for never.
-    pub(in crate::upstream) fn idle_at(&self) -> Option<Instant> {
+    pub(super) fn idle_at(&self) -> Option<Instant> {
         let config = self.config();
         let is_child = matches!(config.target, ServerKind::Command(_));
         let allowed = if self.is_main() {
@@ -339,7 +337,7 @@ impl Instance {
         most.min(config.instance_idle).min(config.idle_stop.unwrap_or(Duration::MAX))
     }
 
-    pub(in crate::upstream) fn fail(&self, fault: UpstreamError) -> Failure {
+    pub(crate) fn fail(&self, fault: UpstreamError) -> Failure {
         let text = fault.chain_without(&self.config().secrets);
         tracing::debug!(server = %self.name(), fault = text, "a call failed");
         fault.into_failure(self.name(), &self.config().secrets)
@@ -348,7 +346,7 @@ impl Instance {
     /// Returns the era of an instance that is not the main one. Each client's account is listed in
     /// the era of the main instance. Otherwise only servers that speak Legacy have further
     /// instances.
-    pub(in crate::upstream) fn further_era(&self) -> Option<Era> {
+    pub(super) fn further_era(&self) -> Option<Era> {
         let told = &self.owner.told;
         if told.account.is_some() && told.other_era.is_none() {
             return self.shared.version().map(ProtocolVersion::era);
@@ -357,7 +355,7 @@ impl Instance {
     }
 
     /// Returns a summary for status pages.
-    pub(in crate::upstream) fn view(&self) -> InstanceView {
+    pub(crate) fn view(&self) -> InstanceView {
         let state = self.life.state();
         let connected = self.life.read_peer(Peer::era);
         let further = || (!self.is_main()).then(|| self.further_era()).flatten();
@@ -383,7 +381,7 @@ impl Instance {
 }
 
 /// A call in flight: keeps its instance from being stopped.
-pub(in crate::upstream) struct InUse {
+pub(crate) struct InUse {
     instance: Arc<Instance>,
     _hold: StopGuard,
 }
@@ -391,7 +389,7 @@ pub(in crate::upstream) struct InUse {
 impl InUse {
     /// Counts the call. Must precede the lookup of the connection: see
     /// `Life::rest`.
-    pub(in crate::upstream) fn begin(instance: &Arc<Instance>) -> Self {
+    pub(crate) fn begin(instance: &Arc<Instance>) -> Self {
         instance.demand.begin_call();
         Self { instance: Arc::clone(instance), _hold: instance.shared.hold() }
     }
@@ -407,4 +405,4 @@ impl Drop for InUse {
 const RETRY_PATIENCE: Duration = Duration::from_secs(4);
 /// Maximum time that a call waits until a lost connection is noticed, and that a subscription waits
 /// for its instance.
-pub(in crate::upstream) const SOON: Duration = Duration::from_secs(2);
+pub(crate) const SOON: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ use crate::upstream::supervisor::remembered_era::LONGEST_ASSUMED;
 
 /// Known Legacy support of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum LegacySupport {
+pub(crate) enum LegacySupport {
     /// No attempt at a Legacy connection has been completed.
     Untried,
     /// The server has opened a Legacy connection of this version, and has listed over it if clients
@@ -31,7 +31,7 @@ pub(in crate::upstream) enum LegacySupport {
 
 /// Verdict on a server's Legacy support, with the time of its next revision.
 #[derive(Debug)]
-pub(in crate::upstream) struct LegacySide(Mutex<LegacyVerdict>);
+pub(super) struct LegacySide(Mutex<LegacyVerdict>);
 
 #[derive(Debug)]
 struct LegacyVerdict {
@@ -51,7 +51,7 @@ struct LegacyVerdict {
 impl LegacySide {
     /// Restores the verdict of an earlier run. A recent refusal remains valid. Earlier Legacy
     /// support is only a reason for patience. `now` is in seconds since 1970.
-    pub(in crate::upstream) fn restored(known: Option<&KnownServer>, now: u64) -> Self {
+    pub(crate) fn restored(known: Option<&KnownServer>, now: u64) -> Self {
         let refused_at = known.and_then(|known| known.legacy_refused);
         let refused_at = refused_at
             .filter(|at| now.checked_sub(*at).is_some_and(|age| age < LONGEST_ASSUMED.as_secs()));
@@ -71,23 +71,23 @@ impl LegacySide {
 
     /// Returns the time at which the server refused to speak Legacy, in seconds since 1970, if the
     /// refusal is still valid.
-    pub(in crate::upstream) fn refused_at(&self) -> Option<u64> {
+    pub(crate) fn refused_at(&self) -> Option<u64> {
         let verdict = self.0.lock();
         verdict.refused_at.filter(|_| verdict.support == LegacySupport::Refuted)
     }
 
     /// Returns true if the server has spoken Legacy in an earlier run.
-    pub(in crate::upstream) fn was_spoken(&self) -> bool {
+    pub(crate) fn was_spoken(&self) -> bool {
         self.0.lock().was_spoken
     }
 
     /// Returns the current verdict.
-    pub(in crate::upstream) fn support(&self) -> LegacySupport {
+    pub(crate) fn support(&self) -> LegacySupport {
         self.0.lock().support
     }
 
     /// Returns the Legacy version that the server is known to speak.
-    pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         match self.support() {
             LegacySupport::Spoken(version) => Some(version),
             LegacySupport::Untried | LegacySupport::Refuted => None,
@@ -96,7 +96,7 @@ impl LegacySide {
 
     /// Returns true if refuted support is due to be tried again. Each time, only one caller
     /// receives true.
-    pub(in crate::upstream) fn take_retry(&self) -> bool {
+    pub(super) fn take_retry(&self) -> bool {
         let mut verdict = self.0.lock();
         let now = clock::now();
         if verdict.support != LegacySupport::Refuted || now < verdict.retry_at {
@@ -107,7 +107,7 @@ impl LegacySide {
     }
 
     /// Records that an instance is ready. Returns true if the verdict has changed.
-    pub(in crate::upstream) fn confirm(&self, version: ProtocolVersion) -> bool {
+    pub(crate) fn confirm(&self, version: ProtocolVersion) -> bool {
         let mut verdict = self.0.lock();
         let confirmed = LegacySupport::Spoken(version);
         verdict.failures = 0;
@@ -119,11 +119,7 @@ impl LegacySide {
     /// One client's declaration must not decide for the others. So only the failure of an instance
     /// without capabilities counts, or a refusal that cannot concern them. A server that has spoken
     /// Legacy before has to refuse several times, with pauses in between.
-    pub(in crate::upstream) fn doubt(
-        &self,
-        owner: &InstanceKey,
-        fault: &UpstreamError,
-    ) -> LegacyDoubt {
+    pub(crate) fn doubt(&self, owner: &InstanceKey, fault: &UpstreamError) -> LegacyDoubt {
         let (refuses, is_plain) = (is_refusal(fault), owner.told.capabilities == "{}");
         let now = clock::now();
         let mut verdict = self.0.lock();
@@ -160,7 +156,7 @@ impl LegacySide {
 
 /// Conclusion from a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum LegacyDoubt {
+pub(super) enum LegacyDoubt {
     /// Nothing has changed.
     None,
     /// The failure may concern the client's declaration. An attempt without capabilities has to

@@ -30,7 +30,7 @@ enum LossReason {
 }
 
 /// Runs an instance until it is stopped.
-pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
+pub(super) async fn live(instance: Arc<Instance>) {
     let counted =
         (!instance.is_main()).then(|| instance.shared().metrics().running_instances().enter());
     let mut life = Life::new(&instance);
@@ -50,16 +50,16 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
 }
 
 /// State of the task that runs an instance.
-pub(in crate::upstream) struct Life<'a> {
-    pub(in crate::upstream) instance: &'a Arc<Instance>,
+pub(super) struct Life<'a> {
+    pub(crate) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
     /// Time at which the last start began.
     tried_at: Instant,
     dice: fastrand::Rng,
     /// Era of the server, kept across restarts (2026-07-28, Versioning: the verdict belongs to the
     /// server) and forgotten on failure.
-    pub(in crate::upstream) known: Option<Era>,
-    pub(in crate::upstream) child: Option<Child>,
+    pub(crate) known: Option<Era>,
+    pub(crate) child: Option<Child>,
     /// Time at which the instance became ready in this run, or `None` if it did not.
     ready_since: Option<std::time::Instant>,
 }

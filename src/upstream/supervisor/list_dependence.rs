@@ -22,10 +22,7 @@ use crate::upstream::supervisor::shared::ServerShared;
 impl ServerShared {
     /// Returns the declaration under which a client's list is requested, or `None` if the client
     /// has the list of the main instance.
-    pub(in crate::upstream) fn declaration_to_list(
-        &self,
-        told: ClientDeclaration,
-    ) -> Option<ClientDeclaration> {
+    pub(crate) fn declaration_to_list(&self, told: ClientDeclaration) -> Option<ClientDeclaration> {
         if self.lists_the_same_in_legacy(&told) {
             return None;
         }
@@ -67,7 +64,7 @@ impl ServerShared {
 
 impl Instance {
     /// Returns true if the instance exists only for the comparison of lists.
-    pub(in crate::upstream) fn finds_out(&self) -> bool {
+    pub(crate) fn finds_out(&self) -> bool {
         let told = &self.owner().told;
         self.owner().lists()
             && !self.demand().was_called()
@@ -76,7 +73,7 @@ impl Instance {
     }
 
     /// Returns true if the instance exists only for a comparison that is complete.
-    pub(in crate::upstream) fn has_found_out(&self) -> bool {
+    pub(crate) fn has_found_out(&self) -> bool {
         self.shared().lists().dependence() == ListDependence::Independent && self.finds_out()
     }
 
@@ -99,7 +96,7 @@ impl Instance {
     }
 
     /// Records that the instance has ended. Its clients return to the list for all clients.
-    pub(in crate::upstream) fn forget_own_list(&self) {
+    pub(crate) fn forget_own_list(&self) {
         let (lists, told) = (self.shared().lists(), &self.owner().told);
         let is_own = self.owner().lists() && !self.is_main();
         if is_own
@@ -113,7 +110,7 @@ impl Instance {
 
     /// Records that the instance could not be listed. The failure of an instance in an era that the
     /// server may not speak at all is not a result of the comparison.
-    pub(in crate::upstream) fn give_up_on_list(&self) {
+    pub(crate) fn give_up_on_list(&self) {
         let (lists, told) = (self.shared().lists(), &self.owner().told);
         let is_all = || self.shared().full_declaration(told).is_some_and(|all| all == *told);
         let speaks_era =

@@ -11,7 +11,7 @@ use crate::upstream::supervisor::shared::ServerShared;
 
 impl ServerShared {
     /// Starts the task that keeps the lists, if there is a store for them.
-    pub(in crate::upstream) fn start_keeping(self: &Arc<Self>) {
+    pub(crate) fn start_keeping(self: &Arc<Self>) {
         if let Some(store) = self.context().store.clone() {
             let keeping = Arc::clone(self).keep_lists(store);
             self.spawn(keeping);

@@ -24,7 +24,7 @@ use crate::upstream::{SetupFault, UpstreamError};
 impl Instance {
     /// Requests the lists of these kinds for which this instance is responsible, and notifies the
     /// gateway of a change.
-    pub(in crate::upstream) async fn list(
+    pub(crate) async fn list(
         &self,
         connection: &ServerConnection,
         kinds: &ByKind<bool>,
@@ -96,7 +96,7 @@ impl Instance {
 
     /// Requests one of the missing lists that clients of a Modern server need. The others follow
     /// after everything else that is due.
-    pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
+    pub(crate) async fn list_untried(&self, connection: &ServerConnection) {
         let lists = self.shared().lists();
         let mut untried = lists.untried();
         let Some(next) = untried.pop() else { return };
@@ -275,12 +275,12 @@ impl ServerShared {
     }
 
     /// Like [`relist`](Self::relist), for one list. Returns false if it is not requested.
-    pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
+    pub(crate) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
         self.open_lister(told).inspect(|lister| lister.want_list()).is_some()
     }
 
     /// Like [`relist_for`](Self::relist_for), for a request of an operator.
-    pub(in crate::upstream) fn refresh_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
+    pub(crate) fn refresh_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
         self.open_lister(told).inspect(|lister| lister.refresh_list()).is_some()
     }
 

@@ -12,22 +12,22 @@
 //! connection from one.
 
 mod accounts;
-pub(in crate::upstream) mod instance;
+pub(super) mod instance;
 mod instance_demand;
 mod instance_life;
-pub(in crate::upstream) mod legacy_side;
-pub(in crate::upstream) mod shared;
+pub(super) mod legacy_side;
+pub(super) mod shared;
 mod callers;
-pub(in crate::upstream) mod due_listing;
-pub(in crate::upstream) mod first_list;
+pub(super) mod due_listing;
+pub(super) mod first_list;
 mod life;
 mod list_dependence;
 mod list_keeping;
 mod listing;
 mod opening;
 pub mod restart;
-pub(in crate::upstream) mod remembered_era;
-pub(in crate::upstream) mod pool;
-pub(in crate::upstream) mod sole_client;
-pub(in crate::upstream) mod start_queue;
-pub(in crate::upstream) mod state;
+pub(super) mod remembered_era;
+pub(super) mod pool;
+pub(super) mod sole_client;
+pub(super) mod start_queue;
+pub(super) mod state;

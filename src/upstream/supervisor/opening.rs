@@ -25,7 +25,7 @@ use crate::upstream::{ExitCause, SetupFault, UpstreamError};
 
 impl Life<'_> {
     /// Opens a connection of the configured kind. The caller sets a time limit.
-    pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
+    pub(crate) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         let known = self.instance.owner().told.other_era.or(self.known);
         let era = match (config.era(), known) {

@@ -19,7 +19,7 @@ use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 
 /// The instances besides the main one.
 #[derive(Default)]
-pub(in crate::upstream) struct Pool {
+pub(super) struct Pool {
     open: Mutex<OpenInstances>,
     /// Number of instances opened for each client.
     shares: Arc<SharedAmount>,
@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// Returns the instance for this key, if it is open.
-    pub(in crate::upstream) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
+    pub(crate) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
         self.open().get(owner).map(|it| Arc::clone(&it.instance))
     }
 
@@ -98,12 +98,12 @@ impl Pool {
     }
 
     /// Returns all instances.
-    pub(in crate::upstream) fn instances(&self) -> Vec<Arc<Instance>> {
+    pub(crate) fn instances(&self) -> Vec<Arc<Instance>> {
         self.open().values().map(|it| Arc::clone(&it.instance)).collect()
     }
 
     /// Returns summaries of the oldest instances, and the total number.
-    pub(in crate::upstream) fn view(&self) -> (Vec<InstanceView>, usize) {
+    pub(crate) fn view(&self) -> (Vec<InstanceView>, usize) {
         let open = self.open();
         let mut all: Vec<_> = open.values().map(|it| Arc::clone(&it.instance)).collect();
         drop(open);
@@ -189,7 +189,7 @@ impl ServerShared {
     }
 
     /// Opens the instances with waiting subscriptions, if this server replaces another.
-    pub(in crate::upstream) fn resume(self: &Arc<Self>) {
+    pub(crate) fn resume(self: &Arc<Self>) {
         for (owner, holder) in self.context().hub.waiting(&self.config().name) {
             let expected = match self.config().isolation() {
                 Isolation::Shared => owner.lists(),

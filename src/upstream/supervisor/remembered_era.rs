@@ -15,7 +15,7 @@ use crate::upstream::lists::store::KnownServer;
 use crate::upstream::peer::Peer;
 
 /// Known version of a server. Times are in seconds since 1970.
-pub(in crate::upstream) struct RememberedEra(Mutex<EraKnowledge>);
+pub(super) struct RememberedEra(Mutex<EraKnowledge>);
 
 struct EraKnowledge {
     version: Option<ProtocolVersion>,
@@ -29,7 +29,7 @@ struct EraKnowledge {
 
 impl RememberedEra {
     /// Creates the knowledge before the server is first connected.
-    pub(in crate::upstream) fn new(configured: EraChoice, known: Option<&KnownServer>) -> Self {
+    pub(crate) fn new(configured: EraChoice, known: Option<&KnownServer>) -> Self {
         let configured = match configured {
             EraChoice::Modern => Some(ProtocolVersion::LATEST_MODERN),
             EraChoice::Legacy => Some(ProtocolVersion::LATEST_LEGACY),
@@ -45,12 +45,12 @@ impl RememberedEra {
 
     /// Returns the server's last version, possibly from an earlier run, or the configured one.
     /// Returns `None` if it is unknown.
-    pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         self.0.lock().version
     }
 
     /// Returns the era in which the first connection is opened without a probe.
-    pub(in crate::upstream) fn assumed_era(&self, now: u64) -> Option<Era> {
+    pub(super) fn assumed_era(&self, now: u64) -> Option<Era> {
         let knowledge = self.0.lock();
         let age = now.checked_sub(knowledge.probed?)?;
         let version = knowledge.version.filter(|_| age < LONGEST_ASSUMED.as_secs());
@@ -58,19 +58,19 @@ impl RememberedEra {
     }
 
     /// Records that the server is being probed.
-    pub(in crate::upstream) fn note_probe(&self, now: u64) {
+    pub(super) fn note_probe(&self, now: u64) {
         let mut knowledge = self.0.lock();
         (knowledge.probed, knowledge.is_fresh) = (Some(now), true);
     }
 
     /// Returns true if the peer is another version of the server than the known one.
-    pub(in crate::upstream) fn is_of_other_server(&self, peer: &Peer) -> bool {
+    pub(super) fn is_of_other_server(&self, peer: &Peer) -> bool {
         let knowledge = self.0.lock();
         !knowledge.info.is_empty() && knowledge.info != peer.info
     }
 
     /// Records the version of the main instance. Returns true if it differs from the assumed one.
-    pub(in crate::upstream) fn confirm(&self, peer: &Peer) -> bool {
+    pub(crate) fn confirm(&self, peer: &Peer) -> bool {
         let mut knowledge = self.0.lock();
         if !knowledge.is_fresh && knowledge.info != peer.info {
             // Another version of the server may speak other eras, so the next start probes it.
@@ -82,14 +82,14 @@ impl RememberedEra {
 
     /// Returns the version, the time of the probe and the `serverInfo`, for storage until the next
     /// run.
-    pub(in crate::upstream) fn to_keep(&self) -> Option<(ProtocolVersion, Option<u64>, Bytes)> {
+    pub(crate) fn to_keep(&self) -> Option<(ProtocolVersion, Option<u64>, Bytes)> {
         let knowledge = self.0.lock();
         Some((knowledge.version?, knowledge.probed, knowledge.info.clone()))
     }
 }
 
 /// Maximum time that an era is assumed without a probe.
-pub(in crate::upstream) const LONGEST_ASSUMED: Duration = Duration::from_hours(24);
+pub(super) const LONGEST_ASSUMED: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {

@@ -60,9 +60,9 @@ pub struct ServerContext {
     /// Grants at servers with OAuth.
     pub grants: Arc<GrantBook>,
     /// Queue of starting child processes.
-    pub(in crate::upstream) starts: Arc<StartQueue>,
+    pub(super) starts: Arc<StartQueue>,
     /// The only client, if there is no listener for others.
-    pub(in crate::upstream) sole_client: Option<Arc<SoleClient>>,
+    pub(super) sole_client: Option<Arc<SoleClient>>,
     /// Memory of large responses.
     pub(in crate::upstream) response_memory: Arc<ResponseMemory>,
     /// Share of a limit for one client, in percent.
@@ -218,7 +218,7 @@ enum ReportedHealth {
 }
 
 impl ServerShared {
-    pub(in crate::upstream) fn new(config: Arc<ServerConfig>, context: &ServerContext) -> Self {
+    pub(crate) fn new(config: Arc<ServerConfig>, context: &ServerContext) -> Self {
         let known = context.store.as_ref().and_then(|store| store.take(&config));
         let known = known.as_ref();
         let metrics = context.metrics.server(config.name.as_str());
@@ -370,13 +370,13 @@ impl ServerShared {
     }
 
     /// Returns the server's last version, or the configured one. Returns `None` if it is unknown.
-    pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         self.era.version()
     }
 
     /// Returns true if clients of this era should be served in Legacy at a server of this version,
     /// unless the server turns out not to support it.
-    pub(in crate::upstream) fn wants_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
+    pub(crate) fn wants_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         era == Era::Legacy
             && version.era() == Era::Modern
             && self.config.era() == EraChoice::Auto
@@ -385,20 +385,20 @@ impl ServerShared {
 
     /// Returns true if clients of this era are served in Legacy at a server of this version, as far
     /// as is known.
-    pub(in crate::upstream) fn serves_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
+    pub(crate) fn serves_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         self.wants_legacy(version, era) && self.legacy_side.support() != LegacySupport::Refuted
     }
 
     /// Tries refuted Legacy support again if that is due, without waiting. The attempt counts for
     /// the client that caused it.
-    pub(in crate::upstream) fn retry_legacy(self: &Arc<Self>, holder: &Holder) {
+    pub(crate) fn retry_legacy(self: &Arc<Self>, holder: &Holder) {
         if self.legacy_side.take_retry() {
             self.try_legacy(holder);
         }
     }
 
     /// Tries Legacy without capabilities, and without waiting.
-    pub(in crate::upstream) fn try_legacy(self: &Arc<Self>, holder: &Holder) {
+    pub(super) fn try_legacy(self: &Arc<Self>, holder: &Holder) {
         let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
         // If there is no room for it, another attempt follows later.
         if let Ok(instance) = self.open_instance(InstanceKey::lister(plain), holder) {
@@ -408,26 +408,26 @@ impl ServerShared {
 
     /// Rebuilds views and notifies clients, because the lists of some clients may differ from now
     /// on.
-    pub(in crate::upstream) fn announce_lists(&self) {
+    pub(crate) fn announce_lists(&self) {
         self.lists.count_change();
         self.context.listed.notify_one();
     }
 
     /// Returns the HTTP client that all instances share.
-    pub(in crate::upstream) fn client(&self) -> MutexGuard<'_, Option<Arc<http::HttpClient>>> {
+    pub(crate) fn client(&self) -> MutexGuard<'_, Option<Arc<http::HttpClient>>> {
         self.client.lock()
     }
 
-    pub(in crate::upstream) fn hold(&self) -> StopGuard {
+    pub(crate) fn hold(&self) -> StopGuard {
         StopGuard(self.users.token())
     }
 
-    pub(in crate::upstream) fn show(&self, state: &LifeState) {
+    pub(crate) fn show(&self, state: &LifeState) {
         self.shown.store(true, Ordering::SeqCst);
         self.show_availability(state);
     }
 
-    pub(in crate::upstream) fn show_availability(&self, state: &LifeState) {
+    pub(super) fn show_availability(&self, state: &LifeState) {
         if !self.shown.load(Ordering::SeqCst) || self.is_released() {
             return;
         }

@@ -18,11 +18,11 @@ use crate::upstream::supervisor::shared::ServerShared;
 
 /// Abilities of the only client, once they are known.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct SoleClient(watch::Sender<Option<Abilities>>);
+pub(super) struct SoleClient(watch::Sender<Option<Abilities>>);
 
 impl SoleClient {
     /// Records the client's declaration in its first request.
-    pub(in crate::upstream) fn meet(&self, abilities: &Abilities) {
+    pub(crate) fn meet(&self, abilities: &Abilities) {
         if self.0.borrow().is_none() {
             self.0.send_if_modified(|known| {
                 let is_first = known.is_none();
@@ -45,7 +45,7 @@ impl SoleClient {
 
 /// Knowledge of the only client at the last start of the main instance.
 #[derive(Debug, Default)]
-pub(in crate::upstream) enum SettledClient {
+pub(super) enum SettledClient {
     /// The main instance has not been started.
     #[default]
     NotYet,
@@ -64,14 +64,14 @@ impl ServerShared {
     }
 
     /// Waits for that client before the first start of the main instance.
-    pub(in crate::upstream) async fn await_sole_client(&self) {
+    pub(super) async fn await_sole_client(&self) {
         if let Some(client) = self.sole_client() {
             client.met().await;
         }
     }
 
     /// Decides the declaration of the main instance, which is about to be opened.
-    pub(in crate::upstream) fn settle_main_declaration(&self) {
+    pub(super) fn settle_main_declaration(&self) {
         if let Some(client) = self.sole_client() {
             *self.main_client() =
                 client.abilities().map_or(SettledClient::Unknown, SettledClient::Known);
@@ -80,10 +80,7 @@ impl ServerShared {
 
     /// Returns the main instance's declaration at a server of this version. It contains a client's
     /// capabilities only if there is exactly one client.
-    pub(in crate::upstream) fn main_declaration(
-        &self,
-        version: ProtocolVersion,
-    ) -> ClientDeclaration {
+    pub(crate) fn main_declaration(&self, version: ProtocolVersion) -> ClientDeclaration {
         let client = self.sole_client().filter(|_| version.era() == Era::Legacy);
         let told = client.and_then(|client| {
             match &*self.main_client() {

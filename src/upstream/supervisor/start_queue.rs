@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// The starts of all servers.
-pub(in crate::upstream) struct StartQueue(Mutex<StartPlaces>);
+pub(super) struct StartQueue(Mutex<StartPlaces>);
 
 struct StartPlaces {
     /// Maximum number of simultaneous starts.
@@ -34,12 +34,12 @@ struct WaitingStart {
 
 impl StartQueue {
     /// Creates a queue with this many simultaneous starts.
-    pub(in crate::upstream) fn new(limit: usize) -> Arc<Self> {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(StartPlaces { limit, taken: 0, slow: 0, waiting: Vec::new() })))
     }
 
     /// Changes the number of simultaneous starts.
-    pub(in crate::upstream) fn set_limit(self: &Arc<Self>, limit: usize) {
+    pub(super) fn set_limit(self: &Arc<Self>, limit: usize) {
         self.0.lock().limit = limit;
         self.grant_places();
     }
@@ -49,7 +49,7 @@ impl StartQueue {
     ///
     /// # Cancel safety
     /// Safe: a place that was granted meanwhile is given to another start.
-    pub(in crate::upstream) async fn take_place(
+    pub(crate) async fn take_place(
         self: &Arc<Self>,
         is_awaited: impl Fn() -> bool + Send + 'static,
     ) -> Option<StartPlace> {
@@ -81,7 +81,7 @@ impl StartQueue {
 }
 
 /// Place of one start.
-pub(in crate::upstream) struct StartPlace {
+pub(crate) struct StartPlace {
     queue: Arc<StartQueue>,
     /// True if it has made room for another start.
     is_slow: bool,
@@ -91,7 +91,7 @@ impl StartPlace {
     /// Keeps the place until `start` is done. A start that takes longer than `patience` probably
     /// waits for something other than a processor. It makes room for another one, unless too many
     /// have done so. So servers that hang do not keep all others from starting.
-    pub(in crate::upstream) async fn hold_during<T>(
+    pub(super) async fn hold_during<T>(
         mut self,
         start: impl Future<Output = T>,
         patience: Duration,

@@ -109,18 +109,18 @@ pub struct InstanceView {
 
 /// Past events of an instance.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct InstanceHistory {
-    pub(in crate::upstream) since: Option<SystemTime>,
-    pub(in crate::upstream) last_error: Option<(SystemTime, String)>,
+pub(super) struct InstanceHistory {
+    pub(crate) since: Option<SystemTime>,
+    pub(crate) last_error: Option<(SystemTime, String)>,
     /// The last error in the form for clients.
-    pub(in crate::upstream) told: Option<ServerFault>,
-    pub(in crate::upstream) pid: Option<u32>,
-    pub(in crate::upstream) warnings: Vec<String>,
-    pub(in crate::upstream) listed_at: Option<Instant>,
+    pub(crate) told: Option<ServerFault>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) listed_at: Option<Instant>,
     /// Time at which the first start began.
-    pub(in crate::upstream) first_start: Option<Instant>,
-    pub(in crate::upstream) first_verdict: Option<SystemTime>,
+    pub(crate) first_start: Option<Instant>,
+    pub(crate) first_verdict: Option<SystemTime>,
 }
 
 /// Maximum number of instances in a summary.
-pub(in crate::upstream) const SHOWN: usize = 100;
+pub(super) const SHOWN: usize = 100;

@@ -12,7 +12,7 @@ use crate::mcp::header;
 
 /// Selects the headers of a server's calls that come from the client.
 #[derive(Debug, Clone, Default)]
-pub(in crate::upstream) struct CallerHeaders {
+pub(crate) struct CallerHeaders {
     forwarded: Vec<HeaderName>,
     mapped: Vec<(HeaderName, CallText)>,
     /// Records the sent values, because clients' credentials may be among them.
@@ -21,13 +21,13 @@ pub(in crate::upstream) struct CallerHeaders {
 
 impl CallerHeaders {
     /// Returns the caller headers of a server.
-    pub(in crate::upstream) fn of(config: &ServerConfig) -> Self {
+    pub(crate) fn of(config: &ServerConfig) -> Self {
         let (forwarded, mapped) = (config.forward_headers.clone(), config.call_headers.clone());
         Self { forwarded, mapped, secrets: config.secrets.clone() }
     }
 
     /// Adds the client's trace context and the headers that come from the client.
-    pub(in crate::upstream::transport) fn add_to(&self, headers: &mut HeaderMap, call: &Call) {
+    pub(super) fn add_to(&self, headers: &mut HeaderMap, call: &Call) {
         add_trace(headers, call);
         for name in &self.forwarded {
             if let Some(value) = call.context.headers.get(name) {
@@ -48,7 +48,7 @@ impl CallerHeaders {
 ///
 /// # Errors
 /// [`Failure::ClaimNeeded`] names the first claim that is missing or not allowed in a header.
-pub(in crate::upstream) fn check_claims(
+pub(crate) fn check_claims(
     mapped: &[(HeaderName, CallText)],
     context: &Context,
 ) -> Result<(), Failure> {

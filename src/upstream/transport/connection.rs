@@ -17,7 +17,7 @@ use crate::upstream::transport::openapi::OpenApiServer;
 use crate::upstream::transport::stdio::StdioServer;
 
 /// A connection to a server of known era and capabilities.
-pub(in crate::upstream) enum ServerConnection {
+pub(crate) enum ServerConnection {
     /// Over the standard streams of a child.
     Stdio(Box<StdioServer>),
     /// Over Streamable HTTP.
@@ -27,7 +27,7 @@ pub(in crate::upstream) enum ServerConnection {
 }
 
 impl ServerConnection {
-    pub(in crate::upstream) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         match self {
             Self::Stdio(stdio) => stdio.peer(),
             Self::Http(http) => http.peer(),
@@ -36,7 +36,7 @@ impl ServerConnection {
     }
 
     /// Sends one of the gateway's own requests. The caller sets a time limit.
-    pub(in crate::upstream) async fn request(
+    pub(crate) async fn request(
         &self,
         method: &Method,
         params: Bytes,
@@ -49,7 +49,7 @@ impl ServerConnection {
     }
 
     /// Sends a client's call, within the timeouts of `config`.
-    pub(in crate::upstream) async fn call(
+    pub(crate) async fn call(
         &self,
         call: &Call,
         target: &CallTarget,
@@ -74,7 +74,7 @@ impl ServerConnection {
 
     /// Returns remarks for the operator besides the lists, such as operations that are left out of
     /// them.
-    pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
+    pub(crate) fn remarks(&self) -> Vec<String> {
         match self {
             Self::Stdio(_) | Self::Http(_) => Vec::new(),
             Self::OpenApi(api) => api.remarks(),
@@ -83,13 +83,13 @@ impl ServerConnection {
 
     /// Returns true if the last attempt to read the server's description failed. Its lists may then
     /// be outdated.
-    pub(in crate::upstream) fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::OpenApi(api) if api.is_stale())
     }
 
     /// Waits until the connection is lost, or until the era or address of the
     /// server turns out to have changed.
-    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
+    pub(crate) async fn closed(&self) -> UpstreamError {
         match self {
             Self::Stdio(stdio) => stdio.closed().await,
             Self::Http(http) => http.closed().await,
@@ -100,7 +100,7 @@ impl ServerConnection {
 
     /// Closes the connection: the input of a child, or the session of a Legacy HTTP server. Then
     /// stops the child, if there is one.
-    pub(in crate::upstream) async fn close(&self, child: Option<Child>) {
+    pub(crate) async fn close(&self, child: Option<Child>) {
         match self {
             Self::Stdio(stdio) => stdio.close(),
             Self::Http(http) => http.close().await,
@@ -113,7 +113,7 @@ impl ServerConnection {
 }
 
 /// Returns the name of a transport in status and metrics.
-pub(in crate::upstream) fn transport_name(target: &Transport) -> &'static str {
+pub(crate) fn transport_name(target: &Transport) -> &'static str {
     match target {
         Transport::Command(_) => "stdio",
         Transport::Http(_) => "http",

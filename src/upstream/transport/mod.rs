@@ -5,11 +5,11 @@
 //! call in, a reply out. [`request_ids`] issues the ids of requests to a server. The supervisor decides
 //! when a connection is opened and how its loss is handled.
 
-pub(in crate::upstream) mod caller_headers;
+pub(super) mod caller_headers;
 pub mod child;
-pub(in crate::upstream) mod connection;
-pub(in crate::upstream) mod http;
+pub(super) mod connection;
+pub(super) mod http;
 mod large_message;
-pub(in crate::upstream) mod openapi;
-pub(in crate::upstream) mod request_ids;
-pub(in crate::upstream) mod stdio;
+pub(super) mod openapi;
+pub(super) mod request_ids;
+pub(super) mod stdio;

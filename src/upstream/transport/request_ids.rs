@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The ids have 32 bits, although JSON numbers could have 53: servers on older releases of the
 /// Rust SDK read no larger ones.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct RequestIds {
+pub(super) struct RequestIds {
     issued: AtomicU64,
     /// From the system's random source.
     key: RandomState,
@@ -20,14 +20,14 @@ pub(in crate::upstream) struct RequestIds {
 
 impl RequestIds {
     /// Returns an id that differs from the last 2^32 ones.
-    pub(in crate::upstream) fn draw(&self) -> u64 {
+    pub(crate) fn draw(&self) -> u64 {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let [.., a, b, c, d] = number.to_be_bytes();
         u64::from(self.encrypt([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]))
     }
 
     /// Returns the number of ids issued. A request with a higher count is newer.
-    pub(in crate::upstream) fn issued(&self) -> u64 {
+    pub(crate) fn issued(&self) -> u64 {
         self.issued.load(Ordering::Relaxed)
     }
 

@@ -27,7 +27,7 @@ use crate::text::error_chain;
 
 use folder::{FolderError, MAX_FILE, StoreFolder};
 use record::KeptRecord;
-pub(in crate::upstream) use record::KnownServer;
+pub(crate) use record::KnownServer;
 use seal::{OVERHEAD, StoreKeys};
 
 /// The stored lists of all servers.
@@ -230,4 +230,4 @@ const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 const REWRITTEN: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
-pub(in crate::upstream) mod tests;
+pub(crate) mod tests;

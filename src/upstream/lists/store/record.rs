@@ -53,21 +53,21 @@ struct KeptList {
 
 /// Data of a server from an earlier run of the gateway.
 #[derive(Debug, Clone)]
-pub(in crate::upstream) struct KnownServer {
+pub(crate) struct KnownServer {
     /// Version of its main instance.
-    pub(in crate::upstream) version: ProtocolVersion,
+    pub(crate) version: ProtocolVersion,
     /// Time of the last probe of its era.
-    pub(in crate::upstream) probed: Option<u64>,
+    pub(crate) probed: Option<u64>,
     /// Its raw `serverInfo`.
-    pub(in crate::upstream) info: Bytes,
+    pub(crate) info: Bytes,
     /// Time at which a Modern server refused to speak Legacy.
-    pub(in crate::upstream) legacy_refused: Option<u64>,
+    pub(crate) legacy_refused: Option<u64>,
     /// Dependence of its lists on capabilities.
-    pub(in crate::upstream) dependence: DependenceVerdict,
+    pub(crate) dependence: DependenceVerdict,
     /// List of its main instance.
-    pub(in crate::upstream) base: Arc<ServerList>,
+    pub(crate) base: Arc<ServerList>,
     /// Lists for clients that declare more.
-    pub(in crate::upstream) further: Vec<(ClientDeclaration, Arc<ServerList>)>,
+    pub(crate) further: Vec<(ClientDeclaration, Arc<ServerList>)>,
 }
 
 impl KnownServer {

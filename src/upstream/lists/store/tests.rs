@@ -41,7 +41,7 @@ fn list(tool: &str, era: Era) -> Arc<ServerList> {
 }
 
 /// A server of both eras with different lists in each.
-pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
+pub(crate) fn known(tool: &str) -> KnownServer {
     let base = list(tool, Era::Modern);
     let told = |other_era, capabilities: &'static str| ClientDeclaration {
         other_era,
@@ -62,10 +62,10 @@ pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
     }
 }
 
-pub(in crate::upstream) struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub(in crate::upstream) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -76,7 +76,7 @@ impl Folder {
         ListStore::open(settings, std::slice::from_ref(config)).await.unwrap()
     }
 
-    pub(in crate::upstream) async fn open(&self, config: &Arc<ServerConfig>) -> Arc<ListStore> {
+    pub(crate) async fn open(&self, config: &Arc<ServerConfig>) -> Arc<ListStore> {
         self.open_with(&[], config).await
     }
 

@@ -19,10 +19,10 @@ use super::pool::RequestTarget;
 
 /// Source of the tokens for a client's requests.
 #[derive(Clone)]
-pub(in crate::upstream) struct RequestCredentials {
-    pub(in crate::upstream) authorizer: Arc<ServerAuthorizer>,
+pub(crate) struct RequestCredentials {
+    pub(crate) authorizer: Arc<ServerAuthorizer>,
     /// Owner of the tokens for requests that have no principal of their own.
-    pub(in crate::upstream) owner: GrantOwner,
+    pub(crate) owner: GrantOwner,
 }
 
 /// The headers of a request, together with its token.

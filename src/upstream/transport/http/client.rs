@@ -61,7 +61,7 @@ enum SeeOther {
 
 /// Response extension with the URL to which the request was redirected.
 #[derive(Debug, Clone)]
-pub(in crate::upstream::transport) struct RedirectedTo(pub(in crate::upstream::transport) Uri);
+pub(crate) struct RedirectedTo(pub(crate) Uri);
 
 impl HttpClient {
     /// Creates a client as configured. Reads the platform's root certificates

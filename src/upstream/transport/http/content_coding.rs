@@ -30,9 +30,7 @@ use super::body::ResponseBody;
 ///
 /// # Errors
 /// [`UpstreamError::Encoding`] names a coding that is not known, or more than one.
-pub(in crate::upstream) fn decode_body(
-    response: &mut Response<ResponseBody>,
-) -> Result<(), UpstreamError> {
+pub(crate) fn decode_body(response: &mut Response<ResponseBody>) -> Result<(), UpstreamError> {
     if !response.headers().contains_key(CONTENT_ENCODING) {
         return Ok(());
     }

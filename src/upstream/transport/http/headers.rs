@@ -11,7 +11,7 @@ use super::HttpShared;
 
 /// The headers of one request, besides the fixed ones. They are written straight into the request,
 /// and once more for each redirect.
-pub(in crate::upstream::transport) trait RequestHeaders {
+pub(super) trait RequestHeaders {
     /// Adds the headers, and replaces those of the same name.
     fn add_to(&self, headers: &mut HeaderMap);
 
@@ -31,11 +31,11 @@ pub(in crate::upstream::transport) trait RequestHeaders {
 }
 
 /// A request without its headers, as signatures and proofs name it.
-pub(in crate::upstream) struct SignableRequest<'a> {
-    pub(in crate::upstream) method: &'a Method,
-    pub(in crate::upstream) uri: &'a Uri,
-    pub(in crate::upstream) host: &'a HeaderValue,
-    pub(in crate::upstream) body: &'a [u8],
+pub(crate) struct SignableRequest<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) host: &'a HeaderValue,
+    pub(crate) body: &'a [u8],
 }
 
 impl RequestHeaders for HeaderMap {
@@ -62,9 +62,9 @@ impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
 }
 
 /// The headers of a client's call to a plain HTTP API.
-pub(in crate::upstream::transport) struct ApiHeaders<'a> {
-    pub(in crate::upstream::transport) headers: HeaderMap,
-    pub(in crate::upstream::transport) call: &'a Call,
+pub(crate) struct ApiHeaders<'a> {
+    pub(crate) headers: HeaderMap,
+    pub(crate) call: &'a Call,
 }
 
 impl RequestHeaders for ApiHeaders<'_> {

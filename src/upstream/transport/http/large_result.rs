@@ -29,7 +29,7 @@ use crate::upstream::transport::large_message::parse_message;
 use super::{HttpShared, ResponseBody, TransportError};
 
 /// A response that has arrived in part.
-pub(in crate::upstream::transport) struct PartialAnswer {
+pub(super) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
     limit: usize,
@@ -45,7 +45,7 @@ pub(super) struct AnswerBounds {
 ///
 /// # Errors
 /// [`BodyError`] if the body is too large or its connection is lost.
-pub(in crate::upstream::transport) async fn read(
+pub(crate) async fn read(
     mut body: ResponseBody,
     limit: usize,
 ) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
@@ -158,7 +158,7 @@ impl PartialAnswer {
     ///
     /// # Errors
     /// [`UpstreamError`] if the response is too large, ends early, or exceeds the memory limit.
-    pub(in crate::upstream) async fn rest(
+    pub(crate) async fn rest(
         self,
         mut charge: Option<&mut ResponseCharge>,
     ) -> Result<Bytes, UpstreamError> {

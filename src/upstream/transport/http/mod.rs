@@ -6,7 +6,7 @@
 
 mod aside;
 mod authorized;
-pub(in crate::upstream) mod aws;
+pub(crate) mod aws;
 mod body;
 mod client;
 mod streamed_call;
@@ -20,10 +20,10 @@ mod large_result;
 mod pool;
 mod probe;
 mod reply;
-pub(in crate::upstream) mod resolver;
+pub(crate) mod resolver;
 mod resume;
 mod session;
-pub(in crate::upstream) mod sse;
+pub(crate) mod sse;
 mod outcome;
 mod change_stream;
 
@@ -53,15 +53,15 @@ use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
 use aside::{ASIDE, ASIDES};
-pub(in crate::upstream) use authorized::RequestCredentials;
+pub(crate) use authorized::RequestCredentials;
 pub use body::ResponseBody;
-pub(in crate::upstream::transport) use client::RedirectedTo;
+pub(super) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
-pub(in crate::upstream) use content_coding::decode_body;
-pub(in crate::upstream::transport) use headers::ApiHeaders;
-pub(in crate::upstream) use headers::SignableRequest;
+pub(crate) use content_coding::decode_body;
+pub(super) use headers::ApiHeaders;
+pub(crate) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
-pub(in crate::upstream::transport) use large_result::read as read_small_body;
+pub(super) use large_result::read as read_small_body;
 use large_result::{AnswerBounds, PartialAnswer};
 pub use pool::TransportError;
 use probe::{discover, probe};
@@ -72,7 +72,7 @@ pub use session::{SessionCell, is_session_lost};
 use streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
 
 /// A connection to an HTTP server of known era and capabilities.
-pub(in crate::upstream) struct HttpServer {
+pub(crate) struct HttpServer {
     shared: Arc<HttpShared>,
     /// Tasks that listen for changes while the connection lives.
     _listening: JoinSet<()>,
@@ -105,26 +105,26 @@ struct HttpShared {
 }
 
 /// Parameters for opening a connection to an HTTP server.
-pub(in crate::upstream) struct HttpOpening {
-    pub(in crate::upstream) server: ServerName,
-    pub(in crate::upstream) owner: Arc<InstanceKey>,
-    pub(in crate::upstream) client: Arc<HttpClient>,
-    pub(in crate::upstream) era: EraChoice,
+pub(crate) struct HttpOpening {
+    pub(crate) server: ServerName,
+    pub(crate) owner: Arc<InstanceKey>,
+    pub(crate) client: Arc<HttpClient>,
+    pub(crate) era: EraChoice,
     /// Time limit for a probe, after which the server counts as Legacy.
-    pub(in crate::upstream) patience: Duration,
+    pub(crate) patience: Duration,
     /// Maximum size in bytes of a response or of one event.
-    pub(in crate::upstream) limit: usize,
+    pub(crate) limit: usize,
     /// Counts the memory of large responses.
-    pub(in crate::upstream) memory: Arc<ResponseMemory>,
+    pub(crate) memory: Arc<ResponseMemory>,
     /// Call headers that come from the clients.
-    pub(in crate::upstream) caller_headers: CallerHeaders,
+    pub(crate) caller_headers: CallerHeaders,
     /// Receives the server's messages outside responses.
-    pub(in crate::upstream) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<Inbox>,
 }
 
 impl HttpServer {
     /// Detects the server's era, and opens a session if it is Legacy. The caller sets a time limit.
-    pub(in crate::upstream) async fn open(opening: HttpOpening) -> Result<Self, UpstreamError> {
+    pub(crate) async fn open(opening: HttpOpening) -> Result<Self, UpstreamError> {
         let client = opening.client;
         let modern = match opening.era {
             EraChoice::Legacy => None,
@@ -165,12 +165,12 @@ impl HttpServer {
         Ok(Self { shared, _listening: listening })
     }
 
-    pub(in crate::upstream) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         &self.shared.peer
     }
 
     /// Sends one of the gateway's own requests.
-    pub(in crate::upstream) async fn request(
+    pub(crate) async fn request(
         &self,
         method: &Method,
         params: Bytes,
@@ -180,7 +180,7 @@ impl HttpServer {
     }
 
     /// Sends a client's call. `mirrored` holds the tool parameters sent as headers.
-    pub(in crate::upstream) async fn call(
+    pub(crate) async fn call(
         &self,
         call: &Call,
         target: &CallTarget,
@@ -199,7 +199,7 @@ impl HttpServer {
     }
 
     /// Waits until the connection is lost, and returns the reason.
-    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
+    pub(crate) async fn closed(&self) -> UpstreamError {
         let mut lost = self.shared.lost.subscribe();
         let fault = lost.wait_for(Option::is_some).await;
         let fault = fault.ok().and_then(|fault| fault.clone());
@@ -207,7 +207,7 @@ impl HttpServer {
     }
 
     /// Ends the Legacy session, if there is one. Waits for the server only for a limited time.
-    pub(in crate::upstream) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let closing = self.shared.session.close(&self.shared.client);
         let _ = tokio::time::timeout(ASIDE, closing).await;
     }

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tower::Service;
 
 /// Decides to which addresses connections are allowed.
-pub(in crate::upstream) trait AddressRule: Debug + Send + Sync {
+pub(crate) trait AddressRule: Debug + Send + Sync {
     /// Checks an address.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ use crate::upstream::UpstreamError;
 
 /// Returns true if the failure of `initialize` may be that of an HTTP+SSE server (2025-11-25,
 /// Transports, "Backwards Compatibility").
-pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
+pub(crate) fn may_be_old(fault: &UpstreamError) -> bool {
     matches!(fault, UpstreamError::Status { status, .. } if matches!(
         *status,
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
@@ -44,10 +44,7 @@ pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
 
 /// Returns the fault to report after both transports were tried: that of HTTP+SSE if the server has
 /// opened an event stream there, or requires a login there.
-pub(in crate::upstream) fn choose_fault(
-    streamable: UpstreamError,
-    sse: UpstreamError,
-) -> UpstreamError {
+pub(crate) fn choose_fault(streamable: UpstreamError, sse: UpstreamError) -> UpstreamError {
     match sse {
         UpstreamError::Status { .. }
         | UpstreamError::MediaType { .. }
@@ -59,7 +56,7 @@ pub(in crate::upstream) fn choose_fault(
 /// Opens a server's stream and waits until it names its URL. Returns the two ends of the pipe:
 /// lines written to the first are posted, and messages are read from the second. Closing either
 /// closes the stream, and with it the session. The caller sets a time limit.
-pub(in crate::upstream) async fn open(
+pub(crate) async fn open(
     client: Arc<HttpClient>,
     config: &ServerConfig,
 ) -> Result<(DuplexStream, DuplexStream), UpstreamError> {

@@ -69,19 +69,19 @@ use source::{DocumentLoader, DocumentVersion, LoadedDocument};
 pub use survey::{ApiSurvey, SurveyedTool, survey_api};
 
 /// Parameters for opening the connection to an API.
-pub(in crate::upstream) struct ApiOpening {
-    pub(in crate::upstream) server: Arc<ServerConfig>,
-    pub(in crate::upstream) api: OpenApiConfig,
-    pub(in crate::upstream) files: FileReader,
+pub(crate) struct ApiOpening {
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) api: OpenApiConfig,
+    pub(crate) files: FileReader,
     /// Counts the memory of large responses.
-    pub(in crate::upstream) memory: Arc<ResponseMemory>,
-    pub(in crate::upstream) inbox: Arc<Inbox>,
+    pub(crate) memory: Arc<ResponseMemory>,
+    pub(crate) inbox: Arc<Inbox>,
     /// Tokens for its requests. `None` without OAuth.
-    pub(in crate::upstream) credentials: Option<RequestCredentials>,
+    pub(crate) credentials: Option<RequestCredentials>,
 }
 
 /// An API with its document read.
-pub(in crate::upstream) struct OpenApiServer {
+pub(crate) struct OpenApiServer {
     shared: Arc<ApiShared>,
     /// Reads the document again at intervals while the server lives.
     _refreshing: JoinSet<()>,
@@ -112,7 +112,7 @@ struct CurrentApi {
 
 impl OpenApiServer {
     /// Reads the document. The caller sets a time limit.
-    pub(in crate::upstream) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
+    pub(crate) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
         let ApiOpening { server, api, files, memory, inbox, credentials } = opening;
         let loader = DocumentLoader::new(server, api, files).await?;
         let document = loader.load(None).await?.ok_or(UpstreamError::NoAnswer)?;
@@ -141,13 +141,13 @@ impl OpenApiServer {
         Ok(Self { shared, _refreshing: refreshing })
     }
 
-    pub(in crate::upstream) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         &self.shared.peer
     }
 
     /// Returns remarks for the operator: operations that are left out, schemes without a value, and
     /// a document that cannot be read again.
-    pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
+    pub(crate) fn remarks(&self) -> Vec<String> {
         let stale =
             self.shared.stale.load_full().map(|reason| {
                 format!("cannot reload the document, the last one is kept: {reason}")
@@ -156,16 +156,13 @@ impl OpenApiServer {
     }
 
     /// Returns true if the last attempt to read the document failed.
-    pub(in crate::upstream) fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         self.shared.stale.load().is_some()
     }
 
     /// Answers one of the gateway's own requests. All lists come from the same document, so lists
     /// that are requested together share one refresh of it.
-    pub(in crate::upstream) async fn request(
-        &self,
-        method: &Method,
-    ) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn request(&self, method: &Method) -> Result<Answer, UpstreamError> {
         let list = match method {
             Method::ToolsList => ApiDescription::tools_result,
             Method::ResourcesList => ApiDescription::resources_result,
@@ -178,7 +175,7 @@ impl OpenApiServer {
     }
 
     /// Sends a client's call.
-    pub(in crate::upstream) async fn call(
+    pub(crate) async fn call(
         &self,
         call: &Call,
         target: &CallTarget,

@@ -39,13 +39,13 @@ use crate::upstream::peer::{
     DiscoverVerdict, Peer, initialize_params, judge_discover, judge_initialize, modern_params,
 };
 use crate::upstream::response_memory::ResponseMemory;
-pub(in crate::upstream) use reader::ChildOutput;
+pub(crate) use reader::ChildOutput;
 
 use pending::{AwaitedReply, LogSubscription, PendingCaller, PendingEvent, RequestInterest};
 use wire::{ChildLink, LinkSettings};
 
 /// A connection to a child of known era and capabilities.
-pub(in crate::upstream) struct StdioServer {
+pub(crate) struct StdioServer {
     wire: Arc<ChildLink>,
     peer: Peer,
     levels: LogLevelControl,
@@ -54,26 +54,26 @@ pub(in crate::upstream) struct StdioServer {
 }
 
 /// Parameters for opening a connection to a child.
-pub(in crate::upstream) struct StdioOpening {
-    pub(in crate::upstream) server: ServerName,
+pub(crate) struct StdioOpening {
+    pub(crate) server: ServerName,
     /// The instance to which the child belongs.
-    pub(in crate::upstream) owner: Arc<InstanceKey>,
-    pub(in crate::upstream) era: EraChoice,
+    pub(crate) owner: Arc<InstanceKey>,
+    pub(crate) era: EraChoice,
     /// Time that a probe waits before `initialize` is tried as well.
-    pub(in crate::upstream) patience: Duration,
+    pub(crate) patience: Duration,
     /// Maximum size in bytes of a line from the child.
-    pub(in crate::upstream) limit: usize,
+    pub(crate) limit: usize,
     /// Counts the memory of large responses.
-    pub(in crate::upstream) memory: Arc<ResponseMemory>,
+    pub(crate) memory: Arc<ResponseMemory>,
     /// Receives the child's messages outside responses.
-    pub(in crate::upstream) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<Inbox>,
     /// Secrets that are hidden in logged lines.
-    pub(in crate::upstream) secrets: ServerSecrets,
+    pub(crate) secrets: ServerSecrets,
 }
 
 impl StdioServer {
     /// Detects the child's era and introduces the gateway. The caller sets a time limit.
-    pub(in crate::upstream) async fn open(
+    pub(crate) async fn open(
         opening: StdioOpening,
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
@@ -101,12 +101,12 @@ impl StdioServer {
         }
     }
 
-    pub(in crate::upstream) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
     /// Sends one of the gateway's own requests.
-    pub(in crate::upstream) async fn request(
+    pub(crate) async fn request(
         &self,
         method: &str,
         params: Bytes,
@@ -115,7 +115,7 @@ impl StdioServer {
     }
 
     /// Sends a client's call.
-    pub(in crate::upstream) async fn call(
+    pub(crate) async fn call(
         &self,
         call: &Call,
         target: &CallTarget,
@@ -182,12 +182,12 @@ impl StdioServer {
     }
 
     /// Waits until the child is lost, and returns the reason.
-    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
+    pub(crate) async fn closed(&self) -> UpstreamError {
         self.wire.closed().await.into()
     }
 
     /// Closes the child's input, which asks it to exit.
-    pub(in crate::upstream) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.wire.close();
     }
 }

@@ -28,7 +28,7 @@ use crate::upstream::ExitCause;
 use super::wire::ChildLink;
 
 /// A child's output, which can be read on any runtime.
-pub(in crate::upstream) struct ChildOutput {
+pub(crate) struct ChildOutput {
     /// `None` if the move from one runtime to another failed.
     pipe: Option<pipe::Receiver>,
     at: runtime::Id,
@@ -39,7 +39,7 @@ impl ChildOutput {
     ///
     /// # Errors
     /// The system's error, if the pipe cannot be registered.
-    pub(in crate::upstream) fn new(output: ChildStdout) -> io::Result<Self> {
+    pub(crate) fn new(output: ChildStdout) -> io::Result<Self> {
         pipe::Receiver::from_owned_fd(output.into_owned_fd()?).map(Self::of)
     }
 

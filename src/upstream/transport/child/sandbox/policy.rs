@@ -254,16 +254,16 @@ impl SandboxPolicy {
 
 /// A child's policy and its own folders.
 pub(in crate::upstream::transport::child) struct SandboxedChild {
-    pub(in crate::upstream::transport::child) policy: SandboxPolicy,
+    pub(crate) policy: SandboxPolicy,
     /// Its folder for temporary files, if it has one.
-    pub(in crate::upstream::transport::child) temporary: Option<TemporaryFolder>,
+    pub(crate) temporary: Option<TemporaryFolder>,
     /// Its home, if it has a user of its own.
-    pub(in crate::upstream::transport::child) home: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
 }
 
 impl SandboxedChild {
     /// Returns the variables that name its own folders.
-    pub(in crate::upstream::transport::child) fn folders(&self) -> Vec<(&'static str, PathBuf)> {
+    pub(crate) fn folders(&self) -> Vec<(&'static str, PathBuf)> {
         let temporary = self.temporary.iter().map(|it| ("TMPDIR", it.path().to_owned()));
         let homes = self.home.iter().flat_map(|home| {
             HOMES.map(|(name, below)| {

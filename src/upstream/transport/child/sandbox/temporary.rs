@@ -56,7 +56,7 @@ impl TemporaryFolder {
         }
     }
 
-    pub(in crate::upstream::transport::child) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
