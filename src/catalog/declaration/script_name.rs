@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 ///
 /// A name that is an identifier is unchanged. Others get `_` for each character that an identifier
 /// cannot have, and a number if that name is taken. The number depends on the order of the names.
-pub(in crate::catalog) fn script_names(names: &[&str]) -> Vec<String> {
+pub(crate) fn script_names(names: &[&str]) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
     let mut chosen: Vec<Option<String>> = names
         .iter()

@@ -14,7 +14,7 @@ use crate::jsonrpc::{Members, object_of};
 
 /// The difference between a tool for Legacy clients and the tool for Modern ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::catalog) enum LegacyForm {
+pub(crate) enum LegacyForm {
     /// None.
     Same,
     /// Its schemas are written in another way.
@@ -24,7 +24,7 @@ pub(in crate::catalog) enum LegacyForm {
 }
 
 /// The difference between a tool for Legacy clients and the tool for Modern ones.
-pub(in crate::catalog) fn legacy_form(tool: &[u8]) -> LegacyForm {
+pub(crate) fn legacy_form(tool: &[u8]) -> LegacyForm {
     let Ok(members) = Members::parse_with_duplicates(tool) else { return LegacyForm::Same };
     if members.find("outputSchema").is_some_and(|schema| !describes_object(schema)) {
         return LegacyForm::Wrapped;
@@ -38,7 +38,7 @@ pub(in crate::catalog) fn legacy_form(tool: &[u8]) -> LegacyForm {
 }
 
 /// The tool for Legacy clients; `None` if it is the same.
-pub(in crate::catalog) fn legacy_tool(tool: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn legacy_tool(tool: &[u8]) -> Option<Vec<u8>> {
     let members = Members::parse_with_duplicates(tool).ok()?;
     let mut has_changed = false;
     let written = members.0.iter().map(|(name, value)| {

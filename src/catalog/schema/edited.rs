@@ -30,7 +30,7 @@ pub enum ArgumentEditFault {
 ///
 /// # Errors
 /// [`ArgumentEditFault`] if two arguments would have the same name.
-pub(in crate::catalog) fn edit_schema(
+pub(crate) fn edit_schema(
     schema: &Map<String, Value>,
     edits: &[(String, ArgumentEdit)],
 ) -> Result<Map<String, Value>, ArgumentEditFault> {
@@ -56,13 +56,13 @@ pub(in crate::catalog) fn edit_schema(
 }
 
 /// The names that a schema declares for the arguments themselves.
-pub(in crate::catalog) fn declared_arguments(schema: &Map<String, Value>) -> HashSet<&str> {
+pub(crate) fn declared_arguments(schema: &Map<String, Value>) -> HashSet<&str> {
     let declared = declared_properties(schema).into_iter();
     declared.flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }
 
 /// A schema of this argument alone; `None` if no such schema compiles.
-pub(in crate::catalog) fn schema_of_argument(
+pub(crate) fn schema_of_argument(
     schema: &Map<String, Value>,
     argument: &str,
 ) -> Option<ArgumentSchema> {
@@ -157,7 +157,7 @@ fn has_own_name(value: &Value) -> bool {
 }
 
 /// The names that a schema requires, also in `allOf` and behind references.
-pub(in crate::catalog) fn required_arguments(schema: &Map<String, Value>) -> HashSet<Box<str>> {
+pub(crate) fn required_arguments(schema: &Map<String, Value>) -> HashSet<Box<str>> {
     let (mut required, mut levels) = (HashSet::new(), vec![schema]);
     let mut visits = 0;
     while let Some(level) = levels.pop().filter(|_| visits < MAX_VISITS) {

@@ -16,7 +16,7 @@ use super::{PatternEngine, PatternLimits, SchemaError, build_with_engine};
 
 /// The bytes that compiling the patterns of one server's list may still take.
 #[derive(Debug)]
-pub(in crate::catalog) struct PatternBudget {
+pub(crate) struct PatternBudget {
     left: usize,
 }
 
@@ -32,7 +32,7 @@ impl PatternBudget {
     ///
     /// # Errors
     /// [`SchemaError::ListPatterns`].
-    pub(in crate::catalog) fn spend(&mut self, bytes: usize) -> Result<(), SchemaError> {
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), SchemaError> {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(0);
         left.map(|_| ()).ok_or(SchemaError::ListPatterns { max: MAX_LIST_BYTES })
@@ -94,7 +94,7 @@ pub fn is_usable_pattern(text: &str) -> bool {
 }
 
 /// Returns true if a pattern compiles alone into very little, at little cost.
-pub(in crate::catalog) fn is_small_pattern(text: &str) -> bool {
+pub(crate) fn is_small_pattern(text: &str) -> bool {
     let limits = PatternLimits { linear: SMALL_BYTES, part: SMALL_BYTES, cache: SMALL_BYTES };
     let schema = json!({ "pattern": text });
     [PatternEngine::Linear, PatternEngine::Backtracking]

@@ -9,7 +9,7 @@ use super::UriTemplate;
 
 /// A template that bars URIs.
 #[derive(Debug)]
-pub(in crate::catalog) struct BarredTemplate {
+pub(crate) struct BarredTemplate {
     template: UriTemplate,
     expression: Option<TemplateExpression>,
 }
@@ -26,14 +26,14 @@ struct TemplateExpression {
 
 impl BarredTemplate {
     /// Parses a template.
-    pub(in crate::catalog) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let template = UriTemplate::parse(text);
         let expression = TemplateExpression::of(&template);
         Self { template, expression }
     }
 
     /// Returns true if some official server serves the URI by the template.
-    pub(in crate::catalog) fn covers(&self, uri: &str) -> bool {
+    pub(crate) fn covers(&self, uri: &str) -> bool {
         self.template.matches_widely(uri)
             || self.expression.as_ref().is_some_and(|expression| expression.matches(uri))
     }

@@ -10,14 +10,14 @@ use std::borrow::Cow;
 
 /// Returns true if a URI or template contains only characters that every parser keeps: no control
 /// characters and no backslash, which RFC 3986 excludes from URIs.
-pub(in crate::catalog) fn has_only_stable_characters(uri: &str) -> bool {
+pub(crate) fn has_only_stable_characters(uri: &str) -> bool {
     !uri.contains(|character: char| character.is_control() || character == '\\')
 }
 
 /// Returns true if resolving dot segments, once, would change a URI. Percent-encoded dots and
 /// separators count as dots and separators. Parts of a segment that a server may cut off are
 /// ignored: spaces at its ends, and parameters after `;`.
-pub(in crate::catalog) fn has_dot_segment(uri: &str) -> bool {
+pub(crate) fn has_dot_segment(uri: &str) -> bool {
     let decoded = decode_path_characters(uri);
     decoded
         .split(['/', '\\', '?', '#', '&', '=', ',', ':', ';'])
@@ -27,7 +27,7 @@ pub(in crate::catalog) fn has_dot_segment(uri: &str) -> bool {
 /// Returns true if the value of a template's first variable begins like an absolute path, although
 /// the template's own text before it, `prefix`, ends with the separator: joining paths drops
 /// everything before an absolute one.
-pub(in crate::catalog) fn has_absolute_value(prefix: &str, uri: &str) -> bool {
+pub(super) fn has_absolute_value(prefix: &str, uri: &str) -> bool {
     let is_folder = prefix.ends_with('/') && !prefix.ends_with("://");
     let value = uri.strip_prefix(prefix).filter(|_| is_folder);
     value.is_some_and(|value| decode_path_characters(value).starts_with(['/', '\\']))

@@ -8,12 +8,12 @@ use crate::catalog::held::HeldName;
 use crate::catalog::item::CatalogItem;
 
 /// A resource or template to be listed.
-pub(in crate::catalog) struct ShownResource<'a> {
-    pub(in crate::catalog) server: &'a ServerName,
-    pub(in crate::catalog) item: Arc<CatalogItem>,
+pub(crate) struct ShownResource<'a> {
+    pub(crate) server: &'a ServerName,
+    pub(crate) item: Arc<CatalogItem>,
     /// Replaces the name of its key field.
-    pub(in crate::catalog) field: Option<&'static str>,
-    pub(in crate::catalog) public: String,
+    pub(crate) field: Option<&'static str>,
+    pub(crate) public: String,
 }
 
 impl CatalogUris {
@@ -42,7 +42,7 @@ impl ResourceServer {
 }
 
 /// The public form of a native URI after its server's prefix.
-pub(in crate::catalog) fn prefix_uri(server: &ServerName, native: &str) -> String {
+pub(crate) fn prefix_uri(server: &ServerName, native: &str) -> String {
     let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
     format!("{prefix}{server}/{native}")
 }

@@ -15,7 +15,7 @@ use crate::text::split_quantity;
 /// the first tool with readOnlyHint, with arguments generated from its schema.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(in crate::cli) struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// The endpoint, such as http://127.0.0.1:8080/mcp
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "own"], conflicts_with_all = ["compare", "own"])]
     pub(super) url: Option<Url>,

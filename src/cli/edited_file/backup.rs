@@ -49,7 +49,7 @@ pub(super) fn keep_backup(
 
 /// Outcome of an undo.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli) enum UndoOutcome {
+pub(crate) enum UndoOutcome {
     /// The file has its content from before the write.
     Restored,
     /// The write had created the file.
@@ -64,7 +64,7 @@ pub(in crate::cli) enum UndoOutcome {
 ///
 /// # Errors
 /// [`EditedFileError`].
-pub(in crate::cli) fn undo_write(path: &Path, max: usize) -> Result<UndoOutcome, EditedFileError> {
+pub(crate) fn undo_write(path: &Path, max: usize) -> Result<UndoOutcome, EditedFileError> {
     let current = read_existing(path, max)?;
     let hash = current.as_deref().map(hash_version);
     let mut backups = list_backups(path);

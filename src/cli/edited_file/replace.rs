@@ -13,7 +13,7 @@ use super::EditedFileError;
 
 /// Mode of a written file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cli) enum FileMode {
+pub(crate) enum FileMode {
     /// The file's current mode; a new file is for its owner only.
     Kept,
     /// For its owner only, because it contains a secret now.
@@ -111,7 +111,7 @@ pub(super) fn check_unchanged(path: &Path, before: Option<&[u8]>) -> Result<(), 
 ///
 /// # Errors
 /// Errors of the system.
-pub(in crate::cli) fn create_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+pub(crate) fn create_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     fill_file(&mut file, bytes, mode)?;
     file.sync_all()?;

@@ -7,7 +7,7 @@ use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit};
 
 /// Reason that the file was not edited.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum GatewayFileError {
+pub(crate) enum GatewayFileError {
     /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] EditedFileError),
@@ -55,7 +55,7 @@ pub(in crate::cli) enum GatewayFileError {
 
 impl GatewayFileError {
     /// The exit code of the command.
-    pub(in crate::cli) fn exit(&self) -> FailureExit {
+    pub(crate) fn exit(&self) -> FailureExit {
         match self {
             Self::Syntax { .. }
             | Self::Invalid { .. }

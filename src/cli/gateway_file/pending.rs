@@ -10,13 +10,13 @@ use crate::config::{CommandFault, Environment, Secret, SystemEnvironment, check_
 /// Files that are written together with the configuration. The configuration is checked as if they
 /// existed.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct PendingFiles {
+pub(crate) struct PendingFiles {
     texts: HashMap<PathBuf, Secret>,
 }
 
 impl PendingFiles {
     /// Adds a file by its absolute path.
-    pub(in crate::cli) fn insert(&mut self, path: PathBuf, text: Secret) {
+    pub(crate) fn insert(&mut self, path: PathBuf, text: Secret) {
         self.texts.insert(path, text);
     }
 }
@@ -42,7 +42,7 @@ impl Environment for PendingFiles {
 /// get their name as the value, so that two servers that use the same one are equal in every
 /// comparison.
 #[derive(Debug)]
-pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
+pub(crate) struct CompleteEnvironment<'a>(pub(crate) &'a PendingFiles);
 
 impl Environment for CompleteEnvironment<'_> {
     fn variable(&self, name: &str) -> Option<OsString> {

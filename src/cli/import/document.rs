@@ -18,7 +18,7 @@ use super::fields::FieldFault;
 
 /// The notation of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Notation {
+pub(crate) enum Notation {
     /// JSON, with comments and trailing commas.
     Json,
     /// YAML 1.2.
@@ -29,7 +29,7 @@ pub(in crate::cli) enum Notation {
 
 /// Reason that a file was not read. Each message has the name of the file.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum DocumentError {
+pub(crate) enum DocumentError {
     /// The file cannot be opened, or is too large.
     #[error("{file}: cannot read: {error}")]
     Unreadable {
@@ -76,11 +76,11 @@ pub(in crate::cli) enum DocumentError {
 
 /// Maximum bytes of a file. Claude Code keeps the history of all projects in the file of its
 /// servers.
-pub(in crate::cli) const MAX_DOCUMENT: usize = 32 << 20;
+pub(crate) const MAX_DOCUMENT: usize = 32 << 20;
 
 impl Notation {
     /// Detects the notation by the extension of the file's name, or otherwise by the text.
-    pub(in crate::cli) fn detect(path: &Path, text: &str) -> Self {
+    pub(crate) fn detect(path: &Path, text: &str) -> Self {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("json" | "jsonc") => Self::Json,
             Some("yaml" | "yml") => Self::Yaml,
@@ -116,7 +116,7 @@ fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, DocumentError
 }
 
 /// Parses the text of a file; an empty one is null.
-pub(in crate::cli) fn parse_document(
+pub(crate) fn parse_document(
     file: &str,
     text: &str,
     notation: Notation,
@@ -147,7 +147,7 @@ fn parse_json(text: &str) -> Result<Json, SyntaxFault> {
 }
 
 /// Allows comments and trailing commas, as editors do in these files; the rest is strict JSON.
-pub(in crate::cli) fn jsonc_options() -> ParseOptions {
+pub(crate) fn jsonc_options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,

@@ -12,7 +12,7 @@ use super::imported::InactiveEntryFault;
 
 /// Reason that no entry was imported.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum ImportError {
+pub(crate) enum ImportError {
     /// The source is not a known program and not a file.
     #[error("`{source_name}` is neither a file nor a program that is known: {known}")]
     UnknownSource {
@@ -97,7 +97,7 @@ impl From<EditedFileError> for ImportError {
 
 impl ImportError {
     /// The exit code of the command.
-    pub(in crate::cli) fn exit(&self) -> FailureExit {
+    pub(crate) fn exit(&self) -> FailureExit {
         match self {
             Self::UnknownSource { .. } | Self::UnknownProgram { .. } | Self::NotAdded { .. } => {
                 WRONG_USE

@@ -47,7 +47,7 @@ pub(super) struct ImportedServer {
 
 /// Reason that an entry cannot be used as it is, and becomes a comment.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(in crate::cli) enum InactiveEntryFault {
+pub(crate) enum InactiveEntryFault {
     /// Its own program does not start it.
     #[error("it is switched off where it was found")]
     SwitchedOff,
@@ -96,7 +96,7 @@ impl ImportedServer {
 
 /// Address or program of a server.
 #[derive(Debug, PartialEq)]
-pub(in crate::cli) enum ImportedTarget {
+pub(crate) enum ImportedTarget {
     Command {
         command: ImportedText,
         args: Vec<ImportedText>,
@@ -146,11 +146,11 @@ pub(super) struct ImportedProfile {
 
 /// A text that may refer to variables and files, and may contain secrets.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(in crate::cli) struct ImportedText(pub(in crate::cli::import) Vec<ImportedPiece>);
+pub(crate) struct ImportedText(pub(super) Vec<ImportedPiece>);
 
 /// A piece of such a text.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::cli) enum ImportedPiece {
+pub(super) enum ImportedPiece {
     Plain(String),
     /// The value of an environment variable.
     Variable(String),
@@ -167,7 +167,7 @@ impl ImportedPiece {
 }
 
 impl ImportedText {
-    pub(in crate::cli) fn plain(text: impl Into<String>) -> Self {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
         Self(vec![ImportedPiece::Plain(text.into())])
     }
 

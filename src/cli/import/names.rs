@@ -5,7 +5,7 @@ use crate::call::ServerName;
 
 /// Returns a valid server name: other characters become `-`, and `__`, which separates server and
 /// tool, becomes `_`.
-pub(in crate::cli) fn server_name(text: &str) -> String {
+pub(super) fn server_name(text: &str) -> String {
     let mut name = replace_characters(text);
     while name.contains("__") {
         name = name.replace("__", "_");
@@ -14,7 +14,7 @@ pub(in crate::cli) fn server_name(text: &str) -> String {
 }
 
 /// Returns a valid profile name. `default` is reserved for the profile of `/mcp` itself.
-pub(in crate::cli) fn profile_name(text: &str) -> String {
+pub(super) fn profile_name(text: &str) -> String {
     match clip_name(&replace_characters(text), MAX_PROFILE, "profile") {
         name if name == crate::call::ProfileName::DEFAULT => "default-agent".to_owned(),
         name => name,

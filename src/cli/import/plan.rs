@@ -57,18 +57,18 @@ pub(super) fn plan_import(found: Vec<FoundConfig>, gateway: &GatewayFile) -> Imp
 
 /// An entry of a client's file.
 #[derive(Debug)]
-pub(in crate::cli) struct ForeignEntry {
+pub(crate) struct ForeignEntry {
     /// The keys that lead to its table.
-    pub(in crate::cli) table: Vec<String>,
-    pub(in crate::cli) name: String,
+    pub(crate) table: Vec<String>,
+    pub(crate) name: String,
 }
 
 /// The entries of a client's file that the gateway can replace.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct ReplaceableEntries {
-    pub(in crate::cli) entries: Vec<ForeignEntry>,
+pub(crate) struct ReplaceableEntries {
+    pub(crate) entries: Vec<ForeignEntry>,
     /// Reasons that other entries cannot be replaced.
-    pub(in crate::cli) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Returns the entries that the gateway has as servers now, with the same tools. For a client of

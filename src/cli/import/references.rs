@@ -6,7 +6,7 @@ use super::imported::{ImportedPiece, ImportedText};
 
 /// The references that a program replaces in its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum ReferenceNotation {
+pub(crate) enum ReferenceNotation {
     /// None: every text is literal.
     None,
     /// `${env:NAME}`, `${input:ID}`, `${userHome}`, `${workspaceFolder}`, `${/}`.
@@ -25,7 +25,7 @@ pub(in crate::cli) enum ReferenceNotation {
 
 /// Context for resolving references.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct ReferenceContext {
+pub(crate) struct ReferenceContext {
     pub(super) notation: ReferenceNotation,
     /// The user's home folder.
     pub(super) home: Option<PathBuf>,
@@ -39,13 +39,13 @@ pub(in crate::cli) struct ReferenceContext {
 
 impl ReferenceContext {
     /// Returns the context of a text without a file.
-    pub(in crate::cli) fn without_folders(notation: ReferenceNotation) -> Self {
+    pub(crate) fn without_folders(notation: ReferenceNotation) -> Self {
         Self { notation, home: None, project: None, folder: None, is_set: |_| true }
     }
 
     /// Splits a text into its pieces. A reference without a counterpart becomes a variable, and is
     /// named in `notes`.
-    pub(in crate::cli) fn split_text(&self, text: &str, notes: &mut Vec<String>) -> ImportedText {
+    pub(crate) fn split_text(&self, text: &str, notes: &mut Vec<String>) -> ImportedText {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, reference, after)) = self.find_reference(rest) {

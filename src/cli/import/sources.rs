@@ -16,7 +16,7 @@ use super::shapes::{ConfigShape, ShapeContext};
 
 /// Contents of one file.
 #[derive(Debug)]
-pub(in crate::cli) struct FoundConfig {
+pub(crate) struct FoundConfig {
     /// Name of the file, for people; `None` for the command line.
     pub(super) label: Option<String>,
     pub(super) contents: ImportedFile,
@@ -24,7 +24,7 @@ pub(in crate::cli) struct FoundConfig {
 
 impl FoundConfig {
     /// Wraps a server from the command line.
-    pub(in crate::cli) fn typed(name: &str, target: ImportedTarget) -> Self {
+    pub(crate) fn typed(name: &str, target: ImportedTarget) -> Self {
         let servers = vec![ImportedServer::new(name, target)];
         Self { label: None, contents: ImportedFile { servers, ..ImportedFile::default() } }
     }
@@ -32,7 +32,7 @@ impl FoundConfig {
 
 /// A file to read.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// `None` for standard input.
     path: Option<PathBuf>,
     /// The program that it belongs to, if that is known.
@@ -50,7 +50,7 @@ enum FormChoice {
 }
 
 impl ConfigFile {
-    pub(in crate::cli) fn of_client(client: &'static KnownClient, path: PathBuf) -> Self {
+    pub(crate) fn of_client(client: &'static KnownClient, path: PathBuf) -> Self {
         Self { path: Some(path), client: Some(client), form: FormChoice::Detected }
     }
 
@@ -127,7 +127,7 @@ impl ConfigFile {
     }
 
     /// Returns the context for references in the file.
-    pub(in crate::cli) fn references(&self, folders: &UserFolders) -> ReferenceContext {
+    pub(crate) fn references(&self, folders: &UserFolders) -> ReferenceContext {
         let path = self.path.as_deref();
         let project = self.client.zip(path);
         let path = path.and_then(|path| std::path::absolute(path).ok());

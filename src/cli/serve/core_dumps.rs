@@ -7,7 +7,7 @@ use crate::text::error_chain;
 
 /// Forbids core dumps of this process and of its children permanently: none of them can raise the
 /// limit. Has no effect if the configuration allows core dumps.
-pub(in crate::cli) fn limit_core_dumps(config: &Config) {
+pub(crate) fn limit_core_dumps(config: &Config) {
     if config.gateway.core_dumps {
         return;
     }

@@ -11,7 +11,7 @@ use super::{Running, watch};
 
 /// Announces the addresses, and reloads on SIGHUP and on changes of the file; returns on SIGTERM
 /// and SIGINT. The watch covers every change after the announcement.
-pub(in crate::cli) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
+pub(crate) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
     let watcher = watch::start(Arc::clone(reloader)).await;
     running.announce();
     let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
@@ -21,7 +21,7 @@ pub(in crate::cli) async fn until_told_to_stop(running: &Running, reloader: &Arc
 }
 
 /// Waits for the next SIGTERM or SIGINT.
-pub(in crate::cli) async fn told_to_stop() {
+pub(crate) async fn told_to_stop() {
     let mut terminate = listen(SignalKind::terminate());
     let mut interrupt = listen(SignalKind::interrupt());
     tokio::select! {

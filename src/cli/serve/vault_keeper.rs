@@ -22,9 +22,7 @@ pub enum VaultOpenError {
 }
 
 /// Opens the vault; `None` if the configuration has no key for it.
-pub(in crate::cli) async fn open_vault(
-    config: &Config,
-) -> Result<Option<Arc<Vault>>, VaultOpenError> {
+pub(crate) async fn open_vault(config: &Config) -> Result<Option<Arc<Vault>>, VaultOpenError> {
     let VaultConfig { path, keys } = &config.vault;
     if keys.is_empty() {
         return Ok(None);

@@ -98,10 +98,7 @@ fn from_pieces(pieces: Vec<TextPiece>) -> ArgumentValue {
 }
 
 /// A value of the file as JSON, without substitutions.
-pub(in crate::config) fn plain_json(
-    node: &ConfigNode<'_>,
-    reader: &mut ConfigReader<'_>,
-) -> Option<Json> {
+pub(crate) fn plain_json(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
     let mut read = |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>| {
         node.expect_plain_string::<ArgumentValue>(reader).map(str::to_owned)
     };

@@ -7,7 +7,7 @@ mod schema;
 mod template;
 
 pub use arguments::{ArgumentEdit, ToolArguments};
-pub(in crate::config) use json::plain_json;
+pub(super) use json::plain_json;
 pub use json::{ArgumentValue, TextPart};
 pub use results::{
     FormatChoice, OutputCheck, ResultBounds, ResultSettings, StripChoice, StructuredChoice,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// A cookie of the gateway's pages.
-pub(in crate::downstream) struct PageCookie {
+pub(crate) struct PageCookie {
     /// Its name at a gateway without TLS, which is on the user's own machine.
     local: &'static str,
     /// Its name over HTTPS. Browsers accept it by HTTPS and from the gateway's own host only
@@ -17,14 +17,14 @@ pub(in crate::downstream) struct PageCookie {
 
 /// The scheme of the pages' URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum PageScheme {
+pub(crate) enum PageScheme {
     Http,
     Https,
 }
 
 impl PageScheme {
     /// Returns the scheme of a URL of the gateway.
-    pub(in crate::downstream) fn of_url(url: &str) -> Self {
+    pub(crate) fn of_url(url: &str) -> Self {
         if url.starts_with("https:") { Self::Https } else { Self::Http }
     }
 }
@@ -34,7 +34,7 @@ impl PageCookie {
     pub(super) const BROWSER: Self =
         Self { local: "trunkline", secure: "__Host-trunkline", lasts: None };
     /// Holds the consents to logins that are passed on.
-    pub(in crate::downstream) const CONSENTS: Self = Self {
+    pub(crate) const CONSENTS: Self = Self {
         local: "trunkline-consents",
         secure: "__Host-trunkline-consents",
         lasts: Some(Duration::from_hours(30 * 24)),
@@ -48,7 +48,7 @@ impl PageCookie {
     }
 
     /// Returns the header that sets the cookie.
-    pub(in crate::downstream) fn write(&self, value: &str, scheme: PageScheme) -> HeaderValue {
+    pub(crate) fn write(&self, value: &str, scheme: PageScheme) -> HeaderValue {
         let name = self.name(scheme);
         let secure = if scheme == PageScheme::Https { "; Secure" } else { "" };
         let lasts = self.lasts.map(|lasts| format!("; Max-Age={}", lasts.as_secs()));
@@ -62,11 +62,7 @@ impl PageCookie {
     }
 
     /// Returns the value of the cookie in a request.
-    pub(in crate::downstream) fn read<'a>(
-        &self,
-        headers: &'a HeaderMap,
-        scheme: PageScheme,
-    ) -> Option<&'a str> {
+    pub(crate) fn read<'a>(&self, headers: &'a HeaderMap, scheme: PageScheme) -> Option<&'a str> {
         let values = headers.get_all(header::COOKIE).into_iter();
         let texts = values.filter_map(|value| value.to_str().ok());
         let mut pairs = texts.flat_map(|text| text.split(';')).map(str::trim);
@@ -75,7 +71,7 @@ impl PageCookie {
 }
 
 /// Returns true if a request comes from a page of the gateway, according to the browser's headers.
-pub(in crate::downstream) fn is_same_site(headers: &HeaderMap) -> bool {
+pub(crate) fn is_same_site(headers: &HeaderMap) -> bool {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let site = text(&HeaderName::from_static("sec-fetch-site"));
     let origin = text(&header::ORIGIN).and_then(|origin| origin.split_once("://"));

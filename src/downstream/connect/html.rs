@@ -17,23 +17,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// A page.
-pub(in crate::downstream) struct Page {
-    pub(in crate::downstream) status: StatusCode,
-    pub(in crate::downstream) title: &'static str,
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(super) title: &'static str,
     /// The HTML that follows the title, with all foreign text escaped.
-    pub(in crate::downstream) content: String,
+    pub(crate) content: String,
     /// The targets of its forms besides the gateway itself: sources of a content security policy,
     /// each with a space before it.
-    pub(in crate::downstream) leads_to: String,
-    pub(in crate::downstream) cookie: Option<HeaderValue>,
+    pub(crate) leads_to: String,
+    pub(crate) cookie: Option<HeaderValue>,
 }
 
 impl Page {
-    pub(in crate::downstream) fn new(title: &'static str, content: String) -> Self {
+    pub(crate) fn new(title: &'static str, content: String) -> Self {
         Self { status: StatusCode::OK, title, content, leads_to: String::new(), cookie: None }
     }
 
-    pub(in crate::downstream) fn into_response(self) -> Response<Body> {
+    pub(crate) fn into_response(self) -> Response<Body> {
         let Self { status, title, content, leads_to, cookie } = self;
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -76,7 +76,7 @@ fn add_page_headers(headers: &mut http::HeaderMap) {
 }
 
 /// Redirects a browser after it has sent a form.
-pub(in crate::downstream) fn lead_to(place: &str, cookie: Option<HeaderValue>) -> Response<Body> {
+pub(crate) fn lead_to(place: &str, cookie: Option<HeaderValue>) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
@@ -100,7 +100,7 @@ pub(super) fn fault_page(fault: &LoginFault) -> Response<Body> {
 }
 
 /// Escapes text for HTML.
-pub(in crate::downstream) fn escape_html(text: &str) -> String {
+pub(crate) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

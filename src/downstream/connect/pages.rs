@@ -348,7 +348,7 @@ fn unknown_visitor() -> Response<Body> {
 }
 
 /// Builds the refusal of a form that none of the browser's own pages has sent.
-pub(in crate::downstream) fn foreign_form() -> Response<Body> {
+pub(crate) fn foreign_form() -> Response<Body> {
     let content = "<p>The form does not come from a page that the gateway has shown to this \
                    browser, or it is too old. Nothing was done. Open the link again.</p>\n";
     let page = Page::new("Nothing was done", content.to_owned());
@@ -364,12 +364,12 @@ fn hidden_fields(browser: &KnownBrowser, fields: &[(&str, &str)]) -> String {
     own.iter().chain(fields).map(field).collect()
 }
 
-pub(in crate::downstream) fn bold(text: &str) -> String {
+pub(crate) fn bold(text: &str) -> String {
     format!("<strong>{}</strong>", escape_html(text))
 }
 
 /// Returns the host of a URL for display, with its port if it is not the default.
-pub(in crate::downstream) fn name_place(url: &url::Url) -> String {
+pub(crate) fn name_place(url: &url::Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

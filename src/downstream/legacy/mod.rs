@@ -10,7 +10,7 @@ mod session;
 mod session_stream;
 
 pub(super) use call::LegacyCall;
-pub(in crate::downstream) use outbox::{Piece, ReplayStart};
+pub(super) use outbox::{Piece, ReplayStart};
 pub(super) use registry::{Sessions, unguessable};
 pub(super) use resumption::answer_resumable;
 pub(super) use session::ClientSession;

@@ -38,7 +38,7 @@ pub(super) struct Outbox {
 
 /// One step of a stream's source.
 #[derive(Debug)]
-pub(in crate::downstream) enum Piece {
+pub(crate) enum Piece {
     /// A JSON-RPC message.
     Message(Bytes),
     /// A message that is too large to be encoded on a serving thread, encoded.
@@ -70,7 +70,7 @@ pub(super) enum Merge<'a> {
 
 /// Position from which a stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum ReplayStart {
+pub(crate) enum ReplayStart {
     /// The first unsent message.
     Unsent,
     /// The message after the one with this number.

@@ -26,7 +26,7 @@ use super::session::{ClientSession, SessionActivity};
 use crate::downstream::caller::VerifiedCaller;
 
 /// All open sessions.
-pub(in crate::downstream) struct Sessions {
+pub(crate) struct Sessions {
     open: Mutex<OpenSessions>,
     /// Bytes kept by their streams.
     held: Arc<AtomicUsize>,
@@ -54,7 +54,7 @@ type IdlePlace = (Instant, u64);
 impl Sessions {
     /// Creates an empty table, and a task that closes sessions that were idle for too long, and
     /// those of clients that are gone.
-    pub(in crate::downstream) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
+    pub(crate) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
         let sessions = Arc::new(Self {
             open: Mutex::default(),
             held: Arc::default(),
@@ -64,12 +64,12 @@ impl Sessions {
         sessions
     }
 
-    pub(in crate::downstream) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().sessions.len()
     }
 
     /// Returns the clients of a principal's sessions.
-    pub(in crate::downstream) fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
+    pub(crate) fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
         let open = self.lock();
         let sessions = open.sessions.values().map(|open| &open.session);
         let own = sessions.filter(|session| session.owner().principal().as_str() == principal);
@@ -118,7 +118,7 @@ impl Sessions {
     }
 
     /// Ends a session and everything in it.
-    pub(in crate::downstream) fn close(&self, session: &ClientSession) {
+    pub(crate) fn close(&self, session: &ClientSession) {
         let gone = self.lock().remove(session.id());
         if let Some(gone) = gone {
             self.end(&gone);
@@ -279,7 +279,7 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 }
 
 /// Returns 128 random bits in hexadecimal.
-pub(in crate::downstream) fn unguessable() -> Result<Arc<str>, Failure> {
+pub(crate) fn unguessable() -> Result<Arc<str>, Failure> {
     let bytes = random_bytes::<16>().map_err(|_| InternalFault::Random)?;
     Ok(HEXLOWER.encode(&bytes).into())
 }

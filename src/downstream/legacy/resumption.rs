@@ -42,7 +42,7 @@ impl McpService {
 }
 
 /// Answers a request with a stream of its messages that its client can resume.
-pub(in crate::downstream) fn answer_resumable(
+pub(crate) fn answer_resumable(
     (session, standing): (&ClientSession, AccessWatch),
     (request, source): (Id, Source),
     keep_alive: Duration,

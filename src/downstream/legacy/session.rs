@@ -31,7 +31,7 @@ use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
 use crate::downstream::caller::VerifiedCaller;
 
 /// One Legacy client's session.
-pub(in crate::downstream) struct ClientSession {
+pub(crate) struct ClientSession {
     id: Arc<str>,
     owner: VerifiedCaller,
     holder: Holder,
@@ -117,7 +117,7 @@ impl ClientSession {
         &self.id
     }
 
-    pub(in crate::downstream) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 

@@ -61,7 +61,7 @@ pub async fn serve<E: McpPeer>(
 }
 
 /// State shared by all requests in flight.
-pub(in crate::downstream) struct Bridge<E> {
+pub(crate) struct Bridge<E> {
     pub(super) endpoint: E,
     pub(super) bounds: BridgeBounds,
     pub(super) output: LineOutput,
@@ -72,7 +72,7 @@ pub(in crate::downstream) struct Bridge<E> {
     /// The input has ended: notification streams end.
     pub(super) ending: CancellationToken,
     /// Everything ends.
-    pub(in crate::downstream) cut: CancellationToken,
+    pub(crate) cut: CancellationToken,
 }
 
 /// A request in flight.
@@ -158,7 +158,7 @@ impl<E> Bridge<E> {
 
 impl<E: McpPeer> Bridge<E> {
     /// Creates a bridge, and the receiver of its output.
-    pub(in crate::downstream) fn new(
+    pub(crate) fn new(
         endpoint: E,
         bounds: BridgeBounds,
         budget: Option<OutputBudget>,
@@ -197,7 +197,7 @@ impl<E: McpPeer> Bridge<E> {
 
     /// Takes one message. Notifications, responses and `initialize` are sent before this returns:
     /// the order of lines is not kept beyond this point.
-    pub(in crate::downstream) async fn take(self: &Arc<Self>, line: Bytes) {
+    pub(crate) async fn take(self: &Arc<Self>, line: Bytes) {
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return self.batch(line).await;
         }
@@ -369,7 +369,7 @@ impl<E: McpPeer> Bridge<E> {
     }
 
     /// Handles the end of the input: pending requests may be answered within `patience`.
-    pub(in crate::downstream) async fn finish(&self, patience: Duration) {
+    pub(crate) async fn finish(&self, patience: Duration) {
         self.ending.cancel();
         for entry in self.under_way().values().filter(|entry| entry.method == Method::Listen) {
             entry.withdrawal.told.cancel();
@@ -384,7 +384,7 @@ impl<E: McpPeer> Bridge<E> {
     }
 
     /// Ends the session, if there is one.
-    pub(in crate::downstream) async fn close_session(&self) {
+    pub(crate) async fn close_session(&self) {
         if let Some(open) = self.session.current() {
             self.close(&open).await;
         }

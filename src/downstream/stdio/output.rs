@@ -22,12 +22,12 @@ pub(super) struct LineOutput {
 
 /// Limits of the bytes that wait for the clients of many outputs.
 #[derive(Clone)]
-pub(in crate::downstream) struct OutputBudget {
+pub(crate) struct OutputBudget {
     /// The waiting bytes of all of them.
-    pub(in crate::downstream) unread: Arc<SharedAmount>,
+    pub(crate) unread: Arc<SharedAmount>,
     /// The client of this output.
-    pub(in crate::downstream) holder: Holder,
-    pub(in crate::downstream) bounds: ShareBounds,
+    pub(crate) holder: Holder,
+    pub(crate) bounds: ShareBounds,
 }
 
 enum Item {
@@ -36,7 +36,7 @@ enum Item {
 }
 
 /// Receiver of the messages to write.
-pub(in crate::downstream) struct OutputLines(mpsc::Receiver<Item>);
+pub(crate) struct OutputLines(mpsc::Receiver<Item>);
 
 impl LineOutput {
     pub(super) fn new(budget: Option<OutputBudget>) -> (Self, OutputLines) {
@@ -86,7 +86,7 @@ impl OutputLines {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(in crate::downstream) async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         match self.0.recv().await? {
             Item::Line(line, share) => {
                 drop(share);

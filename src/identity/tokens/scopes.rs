@@ -7,20 +7,17 @@ use crate::config::{GatewayConfig, IssuerConfig, ScopeName};
 
 /// The scopes that each scope directly implies (`gateway.scopes`).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::identity) struct ScopeRanks(HashMap<Arc<str>, Vec<Arc<str>>>);
+pub(crate) struct ScopeRanks(HashMap<Arc<str>, Vec<Arc<str>>>);
 
 impl ScopeRanks {
-    pub(in crate::identity) fn new(config: &GatewayConfig) -> Self {
+    pub(crate) fn new(config: &GatewayConfig) -> Self {
         let shared = |names: &[ScopeName]| names.iter().map(ScopeName::shared).collect();
         let ranks = config.scopes.iter();
         Self(ranks.map(|(broad, narrow)| (broad.shared(), shared(narrow))).collect())
     }
 
     /// Returns these scopes, and all that they imply.
-    pub(in crate::identity) fn expand(
-        &self,
-        scopes: impl IntoIterator<Item = Arc<str>>,
-    ) -> BTreeSet<Arc<str>> {
+    pub(crate) fn expand(&self, scopes: impl IntoIterator<Item = Arc<str>>) -> BTreeSet<Arc<str>> {
         let mut waiting: Vec<_> = scopes.into_iter().collect();
         let mut all = BTreeSet::new();
         while let Some(scope) = waiting.pop() {

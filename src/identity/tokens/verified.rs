@@ -29,12 +29,12 @@ use super::key_set::KeySet;
 use super::scopes::own_names;
 
 /// A verified token. Its text is kept only if a server exchanges it.
-pub(in crate::identity) struct VerifiedToken {
-    pub(in crate::identity) principal: Principal,
-    pub(in crate::identity) grants: Arc<Grants>,
-    pub(in crate::identity) issuer: Arc<TokenIssuer>,
+pub(crate) struct VerifiedToken {
+    pub(crate) principal: Principal,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) issuer: Arc<TokenIssuer>,
     /// The end of its validity, as time since 1970.
-    pub(in crate::identity) ends: Duration,
+    pub(crate) ends: Duration,
     audiences: Vec<String>,
     digest: [u8; 32],
     label: Arc<str>,
@@ -86,7 +86,7 @@ impl VerifiedToken {
     }
 
     /// Returns its identifier in the audit log: its issuer, and the first digits of its SHA-256.
-    pub(in crate::identity) fn describe(&self) -> &Arc<str> {
+    pub(crate) fn describe(&self) -> &Arc<str> {
         &self.label
     }
 }

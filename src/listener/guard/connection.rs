@@ -15,7 +15,7 @@ use crate::mcp::header::single_value;
 
 /// Judges the requests of one connection.
 #[derive(Clone)]
-pub(in crate::listener) struct ConnectionGuard {
+pub(crate) struct ConnectionGuard {
     /// The address that the client connected to.
     local: SocketAddr,
     admitted: Arc<Mutex<Option<AdmittedHost>>>,
@@ -29,7 +29,7 @@ struct AdmittedHost {
 
 impl ConnectionGuard {
     /// Creates the guard of a connection to this address.
-    pub(in crate::listener) fn new(local: SocketAddr) -> Self {
+    pub(crate) fn new(local: SocketAddr) -> Self {
         Self { local, admitted: Arc::default() }
     }
 
@@ -37,7 +37,7 @@ impl ConnectionGuard {
     ///
     /// # Errors
     /// The first [`AdmissionError`] that applies.
-    pub(in crate::listener) fn admit<B>(
+    pub(crate) fn admit<B>(
         &self,
         settings: &Arc<Settings>,
         request: &Request<B>,

@@ -12,7 +12,7 @@ use crate::policy::Holder;
 
 /// Time used by each client.
 #[derive(Debug, Default)]
-pub(in crate::pipeline) struct CodeBudgets(Mutex<HashMap<Holder, SpentTime>>);
+pub(crate) struct CodeBudgets(Mutex<HashMap<Holder, SpentTime>>);
 
 #[derive(Debug)]
 struct SpentTime {

@@ -70,7 +70,7 @@ impl KnownValues<'_> {
 
 /// Returns the raw value of a result: its structured content, or its text, which may be JSON. An
 /// error result becomes an error text.
-pub(in crate::pipeline) fn value_of(result: &ResultBody) -> Result<String, String> {
+pub(crate) fn value_of(result: &ResultBody) -> Result<String, String> {
     if *result.kind() != ResultType::Complete {
         return Err("it requests input, or became a task, which is not supported here".to_owned());
     }

@@ -43,7 +43,7 @@ pub(super) fn note_hiding_rule(snapshot: &Snapshot, key: &ViewKey, call: &Call) 
 }
 
 /// Notes the hiding rule for a resource, by its public URI, that a client wants to subscribe to.
-pub(in crate::pipeline) fn note_rule_hiding_resource(
+pub(crate) fn note_rule_hiding_resource(
     snapshot: &Snapshot,
     key: &ViewKey,
     context: &Context,
@@ -120,7 +120,7 @@ fn hidden_target(
 }
 
 /// Returns the tool of a task that a request is about.
-pub(in crate::pipeline) fn requested_task(
+pub(crate) fn requested_task(
     view: &View,
     server: &ServerName,
     tool: &NativeName,
@@ -159,7 +159,7 @@ fn requested_prompt(public: &str, native: &NativeName) -> RequestedElement {
 }
 
 /// Returns a resource, or a template, by its server's own URI.
-pub(in crate::pipeline) fn requested_resource(
+pub(crate) fn requested_resource(
     view: &View,
     server: &ServerName,
     native: &str,

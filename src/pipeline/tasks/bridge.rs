@@ -13,7 +13,7 @@ use super::at::{TaskAt, await_answer};
 ///
 /// # Cancel safety
 /// If the future is dropped, the server may or may not have processed the request.
-pub(in crate::pipeline) async fn answer_task_request(
+pub(super) async fn answer_task_request(
     call: &Call,
     at: &TaskAt,
     asker: &Requester,

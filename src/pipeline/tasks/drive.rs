@@ -34,7 +34,7 @@ use crate::snapshot::Snapshot;
 use super::at::TaskAt;
 
 /// Sends a call of a tool that only runs as a task (Legacy), with params that request one.
-pub(in crate::pipeline) async fn await_legacy_task(
+pub(crate) async fn await_legacy_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
 ) -> Result<Reply, Failure> {
@@ -43,7 +43,7 @@ pub(in crate::pipeline) async fn await_legacy_task(
 
 /// Sends a call to a server that may require task support (Modern): if it does,
 /// the call is made again with the capability declared.
-pub(in crate::pipeline) async fn await_modern_task(
+pub(crate) async fn await_modern_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
 ) -> Result<Reply, Failure> {

@@ -34,7 +34,7 @@ use super::at::{TaskAt, raw_object};
 
 /// All tasks that have requested input.
 #[derive(Default)]
-pub(in crate::pipeline) struct TaskQuestions(Arc<QuestionRegistry>);
+pub(crate) struct TaskQuestions(Arc<QuestionRegistry>);
 
 /// A cell is empty while its stream is being opened: once for each task, since
 /// a server sends its requests on one stream only.
@@ -103,7 +103,7 @@ impl TaskQuestions {
     }
 
     /// Drops the tasks of unknown principals.
-    pub(in crate::pipeline) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().retain(|(owner, ..), _| keep(owner));
     }
 

@@ -16,7 +16,7 @@ use crate::text::escape_pointer_step;
 ///
 /// # Errors
 /// [`ArgumentsError`] if the request lacks a header that a required argument is taken from.
-pub(in crate::policy) fn complete_arguments(
+pub(crate) fn complete_arguments(
     transform: &ToolTransform,
     client: Option<&[u8]>,
     headers: &HeaderMap,
@@ -53,7 +53,7 @@ pub(in crate::policy) fn complete_arguments(
 
 /// Translates violations of the server's own schema by completed arguments for the client: into the
 /// names that it knows, without those of arguments that it does not see.
-pub(in crate::policy) fn explain_to_client(
+pub(crate) fn explain_to_client(
     transform: &ToolTransform,
     violations: ArgumentsError,
 ) -> ArgumentsError {

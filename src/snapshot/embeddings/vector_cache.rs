@@ -10,10 +10,10 @@ use crate::crypto::sha256;
 
 /// SHA-256 of the text of a definition, as used for its vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::snapshot) struct TextDigest([u8; 32]);
+pub(crate) struct TextDigest([u8; 32]);
 
 impl TextDigest {
-    pub(in crate::snapshot) fn of_text(text: &str) -> Self {
+    pub(crate) fn of_text(text: &str) -> Self {
         Self(sha256(text.as_bytes()))
     }
 }

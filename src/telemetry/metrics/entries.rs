@@ -12,10 +12,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Label names and values, in the form of a family.
-pub(in crate::telemetry) type Labels<'a> = [(&'static str, &'a str)];
+pub(crate) type Labels<'a> = [(&'static str, &'a str)];
 
 /// A visitor of all series.
-pub(in crate::telemetry) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
+pub(super) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
 
 /// An entry with labels that all its series carry.
 pub(super) trait LabelledEntry {

@@ -238,7 +238,7 @@ const MAPS: [&str; 6] =
 /// Keywords with a value that is data, of any shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that refer to another subschema.
-pub(in crate::catalog) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+pub(crate) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords that apply subschemas to parts of the value.

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 use super::bounds::find_patterns;
 use crate::jsonrpc::nesting_depth;
-pub(in crate::catalog) use index::REFERENCES;
+pub(crate) use index::REFERENCES;
 use index::{SchemaIndex, node_address};
 
 /// The longest chain of subschemas on one value.
@@ -84,7 +84,7 @@ impl SchemaReach {
 
 /// A reference that leads to nothing within its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::catalog) struct DanglingReference {
+pub(crate) struct DanglingReference {
     /// The address of the subschema that has it. Valid until the subschema is moved.
     node: usize,
     /// The keyword.
@@ -93,14 +93,14 @@ pub(in crate::catalog) struct DanglingReference {
 
 impl DanglingReference {
     /// The reference of a subschema by this keyword.
-    pub(in crate::catalog) fn new(node: &Map<String, Value>, keyword: &'static str) -> Self {
+    pub(crate) fn new(node: &Map<String, Value>, keyword: &'static str) -> Self {
         Self { node: node_address(node), keyword }
     }
 }
 
 /// The references of a schema that lead to nothing within it; none if its identifiers are ambiguous.
 /// `id` is the keyword that identifies a subschema.
-pub(in crate::catalog) fn find_dangling_references(
+pub(crate) fn find_dangling_references(
     schema: &Value,
     id: &'static str,
 ) -> HashSet<DanglingReference> {

@@ -41,7 +41,7 @@ pub(super) fn challenge(metadata: &Url) -> Option<HeaderValue> {
 
 /// Event that ends a server besides a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli::example) enum Until {
+pub(crate) enum Until {
     /// Only a signal.
     Signal,
     /// The end of standard input: the parent process is gone.
@@ -49,12 +49,12 @@ pub(in crate::cli::example) enum Until {
 }
 
 impl Until {
-    pub(in crate::cli::example) fn of(eof: bool) -> Self {
+    pub(crate) fn of(eof: bool) -> Self {
         if eof { Self::Eof } else { Self::Signal }
     }
 
     /// Completes when the server should end.
-    pub(in crate::cli::example) async fn comes(self) {
+    pub(crate) async fn comes(self) {
         let input = async {
             match self {
                 Self::Signal => pending().await,
@@ -99,7 +99,7 @@ pub(super) fn run(
 }
 
 /// Prints the endpoint, in the same words as the gateway.
-pub(in crate::cli::example) fn announce(listener: &TcpListener) -> io::Result<()> {
+pub(crate) fn announce(listener: &TcpListener) -> io::Result<()> {
     eprintln!("clients connect to http://{}/mcp", listener.local_addr()?);
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::super::shapes::ShapeContext;
 use super::programs::TimeUnit;
 use super::server_map::{list_names, read_client, read_table};
 
-pub(in crate::cli::import) fn read_claude_code(
+pub(crate) fn read_claude_code(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

@@ -9,7 +9,7 @@ use super::super::imported::{
 use super::super::shapes::ShapeContext;
 use super::programs::{TimeUnit, push_timeout, read_program};
 
-pub(in crate::cli::import) fn read_codex(
+pub(crate) fn read_codex(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

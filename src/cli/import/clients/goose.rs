@@ -9,7 +9,7 @@ use super::super::imported::{
 use super::super::shapes::ShapeContext;
 use super::programs::{TimeUnit, push_timeout};
 
-pub(in crate::cli::import) fn read_goose(
+pub(crate) fn read_goose(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

@@ -3,7 +3,7 @@
 pub(super) mod claude_code;
 pub(super) mod codex;
 pub(super) mod goose;
-pub(in crate::cli) mod opencode;
+pub(crate) mod opencode;
 pub(super) mod programs;
 pub(super) mod server_map;
 
@@ -14,20 +14,20 @@ use super::shapes::ConfigShape;
 
 /// A program with a configuration of MCP servers.
 #[derive(Debug)]
-pub(in crate::cli) struct KnownClient {
+pub(crate) struct KnownClient {
     /// Its id in `trunkline import` and `trunkline export`.
-    pub(in crate::cli) id: &'static str,
+    pub(crate) id: &'static str,
     /// Its own name.
-    pub(in crate::cli) title: &'static str,
+    pub(crate) title: &'static str,
     /// Its files; an export goes to the first one of the user.
-    pub(in crate::cli) places: &'static [ClientPlace],
+    pub(crate) places: &'static [ClientPlace],
     pub(super) shape: ConfigShape,
     pub(super) references: ReferenceNotation,
 }
 
 /// Location of a file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cli) enum ClientPlace {
+pub(crate) enum ClientPlace {
     /// Below the user's home folder.
     Home(&'static str),
     /// Below `XDG_CONFIG_HOME`, by default `~/.config`.
@@ -40,15 +40,15 @@ pub(in crate::cli) enum ClientPlace {
 
 /// Folders that places are relative to.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct UserFolders {
-    pub(in crate::cli) home: Option<PathBuf>,
-    pub(in crate::cli) config: Option<PathBuf>,
-    pub(in crate::cli) project: PathBuf,
+pub(crate) struct UserFolders {
+    pub(super) home: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+    pub(super) project: PathBuf,
 }
 
 impl UserFolders {
     /// Returns the folders of this process: `HOME`, `XDG_CONFIG_HOME` and the current folder.
-    pub(in crate::cli) fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let home = absolute_variable("HOME");
         let config = absolute_variable("XDG_CONFIG_HOME");
         let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
@@ -64,7 +64,7 @@ fn absolute_variable(name: &str) -> Option<PathBuf> {
 
 impl ClientPlace {
     /// Returns the path of the file.
-    pub(in crate::cli) fn path(self, folders: &UserFolders) -> Option<PathBuf> {
+    pub(crate) fn path(self, folders: &UserFolders) -> Option<PathBuf> {
         match self {
             Self::Home(path) => Some(folders.home.as_ref()?.join(path)),
             Self::Config(path) => Some(folders.config.as_ref()?.join(path)),
@@ -94,7 +94,7 @@ impl ClientPlace {
 
 impl KnownClient {
     /// Returns the client with this id.
-    pub(in crate::cli) fn by_id(id: &str) -> Option<&'static Self> {
+    pub(crate) fn by_id(id: &str) -> Option<&'static Self> {
         KNOWN_CLIENTS.iter().find(|client| client.id == id)
     }
 
@@ -133,12 +133,12 @@ impl KnownClient {
     }
 
     /// Lists the ids of the clients that an export can point at the gateway.
-    pub(in crate::cli) fn export_ids() -> String {
+    pub(crate) fn export_ids() -> String {
         join_ids(Self::takes_exports)
     }
 
     /// Returns true for a client, and false for a system that only its operators configure.
-    pub(in crate::cli) fn takes_exports(&self) -> bool {
+    pub(crate) fn takes_exports(&self) -> bool {
         use ConfigShape::{ActionServers, Ava, OpenLegion, SignalWire};
         !matches!(self.shape, ActionServers | Ava | OpenLegion | SignalWire)
     }
@@ -152,7 +152,7 @@ fn join_ids(is_listed: impl Fn(&KnownClient) -> bool) -> String {
 use ClientPlace::{Config, Home, Project, Variable};
 
 /// All known programs. Where two have the same form, the more specific path decides.
-pub(in crate::cli) const KNOWN_CLIENTS: &[KnownClient] = &[
+pub(crate) const KNOWN_CLIENTS: &[KnownClient] = &[
     KnownClient {
         id: "claude-desktop",
         title: "Claude Desktop",

@@ -7,7 +7,7 @@ use super::super::imported::{ImportedFile, ImportedServer, ImportedTarget, Setti
 use super::super::shapes::ShapeContext;
 use super::programs::{TimeUnit, push_timeout, read_command_line};
 
-pub(in crate::cli::import) fn read_opencode(
+pub(crate) fn read_opencode(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {
@@ -26,17 +26,17 @@ pub(in crate::cli::import) fn read_opencode(
 }
 
 /// Returns true if the servers are in `mcp.servers`. A server of version 1 may have this name.
-pub(in crate::cli) fn has_second_version(mcp: &Map<String, Json>) -> bool {
+pub(crate) fn has_second_version(mcp: &Map<String, Json>) -> bool {
     mcp.get("servers").is_some_and(|servers| servers.is_object() && !is_server(servers))
 }
 
 /// Returns true if a table is a server, rather than a table of servers or of timeouts.
-pub(in crate::cli) fn is_server(entry: &Json) -> bool {
+pub(crate) fn is_server(entry: &Json) -> bool {
     is_typed(entry) || entry.get("command").is_some_and(Json::is_array)
 }
 
 /// Returns true if an entry has a type that only OpenCode uses.
-pub(in crate::cli::import) fn is_typed(entry: &Json) -> bool {
+pub(crate) fn is_typed(entry: &Json) -> bool {
     matches!(entry.get("type").and_then(Json::as_str), Some("local" | "remote"))
 }
 

@@ -7,7 +7,7 @@ use super::super::imported::{
 use super::super::references::ReferenceContext;
 
 /// Reads a program with `args`, `env` and `cwd`, in the folder of its project.
-pub(in crate::cli::import) fn read_program(
+pub(crate) fn read_program(
     fields: &mut ForeignFields<'_>,
     key: &str,
 ) -> Result<ImportedTarget, FieldFault> {
@@ -20,7 +20,7 @@ pub(in crate::cli::import) fn read_program(
 }
 
 /// Reads a command given as a list of the program and its arguments.
-pub(in crate::cli::import) fn read_command_line(
+pub(crate) fn read_command_line(
     fields: &mut ForeignFields<'_>,
     env: &str,
 ) -> Result<ImportedTarget, FieldFault> {
@@ -85,13 +85,13 @@ fn in_project(mut path: ImportedText, references: &ReferenceContext) -> Imported
 
 /// The unit of a `timeout`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cli::import) enum TimeUnit {
+pub(crate) enum TimeUnit {
     Milliseconds,
     Seconds,
 }
 
 /// Adds a timeout, and raises the default maximum if the timeout exceeds it.
-pub(in crate::cli::import) fn push_timeout(
+pub(crate) fn push_timeout(
     server: &mut ImportedServer,
     setting: &'static str,
     value: f64,
@@ -105,7 +105,7 @@ pub(in crate::cli::import) fn push_timeout(
 }
 
 /// Returns a duration in the notation of the configuration.
-pub(in crate::cli::import) fn duration_text(value: f64, unit: TimeUnit) -> String {
+pub(crate) fn duration_text(value: f64, unit: TimeUnit) -> String {
     // A year exceeds the timeout of any program.
     let milliseconds = unit.to_milliseconds(value).clamp(1.0, 31_536_000_000.0).round();
     if milliseconds % 1000.0 == 0.0 {

@@ -13,7 +13,7 @@ use super::super::shapes::ShapeContext;
 use super::programs::{TimeUnit, push_timeout, read_program};
 
 /// Reads a table of servers under a key.
-pub(in crate::cli::import) fn read_client(
+pub(crate) fn read_client(
     document: &Json,
     path: &[&str],
     unit: TimeUnit,
@@ -27,7 +27,7 @@ pub(in crate::cli::import) fn read_client(
 }
 
 /// VS Code: `servers` of `mcp.json`, or `mcp.servers` of `settings.json`.
-pub(in crate::cli::import) fn read_vscode(
+pub(crate) fn read_vscode(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {
@@ -37,7 +37,7 @@ pub(in crate::cli::import) fn read_vscode(
 }
 
 /// Gemini CLI: `mcpServers`, and in `mcp` the names of those that it starts.
-pub(in crate::cli::import) fn read_gemini(
+pub(crate) fn read_gemini(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

@@ -50,11 +50,7 @@ fn mark_pairs(pairs: &mut [(String, ImportedText)]) {
 
 /// Returns a value with `***` in place of the document's secrets. Text that a program replaces by
 /// values of its own is no secret.
-pub(in crate::cli) fn hide_secrets(
-    name: &str,
-    value: &Json,
-    references: &ReferenceContext,
-) -> Json {
+pub(crate) fn hide_secrets(name: &str, value: &Json, references: &ReferenceContext) -> Json {
     let split = |text: &str| references.split_text(text, &mut Vec::new());
     match value {
         Json::String(text) => {
@@ -89,7 +85,7 @@ pub(in crate::cli) fn hide_secrets(
 }
 
 /// Returns true if a table contains variables or headers, which a preview hides completely.
-pub(in crate::cli) fn holds_values(name: &str) -> bool {
+pub(crate) fn holds_values(name: &str) -> bool {
     matches!(name, "env" | "envs" | "environment" | "headers" | "http_headers")
 }
 
@@ -193,7 +189,7 @@ fn replace_pieces(text: &mut ImportedText, replace: impl Fn(&str) -> Vec<Importe
 /// Schemes of an `Authorization` header that stay readable.
 const SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
 /// A name that marks its value as a secret.
-pub(in crate::cli) const ANY_SECRET: &str = "SECRET";
+pub(crate) const ANY_SECRET: &str = "SECRET";
 /// Text in place of a secret.
 const HIDDEN: &str = "***";
 

@@ -15,7 +15,7 @@ use super::super::imported::{
 };
 use super::super::shapes::ShapeContext;
 
-pub(in crate::cli::import) fn read_action_servers(
+pub(crate) fn read_action_servers(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

@@ -13,7 +13,7 @@ use super::super::imported::{
 };
 use super::super::shapes::ShapeContext;
 
-pub(in crate::cli::import) fn read_ava(
+pub(crate) fn read_ava(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

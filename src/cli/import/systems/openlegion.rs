@@ -7,7 +7,7 @@ use super::super::fields::{FieldFault, ForeignFields};
 use super::super::imported::{ImportedFile, ImportedProfile, ImportedServer};
 use super::super::shapes::ShapeContext;
 
-pub(in crate::cli::import) fn read_openlegion(
+pub(crate) fn read_openlegion(
     document: &Json,
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {

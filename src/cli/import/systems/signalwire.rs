@@ -7,10 +7,7 @@ use super::super::fields::{FieldFault, ForeignFields};
 use super::super::imported::{ImportedFile, ImportedServer, ImportedTarget, SettingText};
 use super::super::shapes::ShapeContext;
 
-pub(in crate::cli::import) fn read_signalwire(
-    document: &Json,
-    context: &ShapeContext<'_>,
-) -> ImportedFile {
+pub(crate) fn read_signalwire(document: &Json, context: &ShapeContext<'_>) -> ImportedFile {
     let mut file = ImportedFile::default();
     for (at, entry) in find_servers(document).into_iter().enumerate() {
         match read_entry(at, entry, context) {
@@ -22,7 +19,7 @@ pub(in crate::cli::import) fn read_signalwire(
 }
 
 /// Returns true if a document has such a list.
-pub(in crate::cli::import) fn has_servers(document: &Json) -> bool {
+pub(crate) fn has_servers(document: &Json) -> bool {
     !find_servers(document).is_empty()
 }
 

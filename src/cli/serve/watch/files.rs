@@ -14,7 +14,7 @@ use super::renames::RecentRenames;
 pub(super) type WatchedFiles = BTreeMap<PathBuf, WatchedFile>;
 
 /// Stamps of files; `None` for a missing one.
-pub(in crate::cli::serve) type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
+pub(crate) type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// A file, and its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) enum FileEnding {
 
 /// Stamp that changes with every write to a file, and with every replacement of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli::serve) struct FileStamp {
+pub(crate) struct FileStamp {
     /// The path without symbolic links.
     pub(super) real: PathBuf,
     pub(super) inode: (u64, u64),

@@ -13,7 +13,7 @@ use super::{MAX_VALUES, RenderFault};
 
 /// A value of arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::telemetry::audit) enum ArgumentTree<'a> {
+pub(crate) enum ArgumentTree<'a> {
     /// A boolean or `null`.
     Word(&'static str),
     /// A number in its original notation.

@@ -49,7 +49,7 @@ pub(super) enum AccessLogFormat {
 impl<S: Subscriber> Layer<S> for AccessLog {}
 
 /// Writes `record` to the current subscriber's access log. Returns false if there is none.
-pub(in crate::telemetry) fn write_call_record(record: &CallRecord<'_>) -> bool {
+pub(crate) fn write_call_record(record: &CallRecord<'_>) -> bool {
     get_default(|current| {
         current.downcast_ref::<AccessLog>().map(|log| log.write_record(record)).is_some()
     })
