@@ -50,11 +50,12 @@ const AREAS: [Area; 1] = [Area {
         "fault",
         "credentials",
         "outbound",
+        "child",
     ],
     against: &[
         ("credentials/grant.rs", "fault", 1),
         ("credentials/grant.rs", "transport", 1),
-        ("fault.rs", "transport", 3),
+        ("fault.rs", "transport", 2),
         ("outbound/guard.rs", "transport", 1),
         ("outbound/mod.rs", "fault", 1),
         ("outbound/mod.rs", "transport", 2),

@@ -17,8 +17,8 @@ use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
 use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
+use crate::upstream::child::SpawnError;
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
-use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
 

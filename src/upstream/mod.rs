@@ -7,10 +7,12 @@
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
 //! messages outside responses. [`credentials`] chooses the token for a request, and [`outbound`]
-//! sends requests to URLs that are learned at run time. [`login_relay`] forwards logins of clients
-//! to authorization servers, and [`embedding_service`] calls the service that computes embeddings.
-//! The modules above see none of this: they hand over a permitted call and receive a reply.
+//! sends requests to URLs that are learned at run time. [`child`] starts child processes and
+//! confines them. [`login_relay`] forwards logins of clients to authorization servers, and
+//! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
+//! this: they hand over a permitted call and receive a reply.
 
+pub mod child;
 mod credentials;
 mod embedding_service;
 mod fault;
@@ -56,7 +58,6 @@ pub use supervisor::first_list::{FirstList, ListPatience};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
-pub use transport::child;
 pub use transport::http::aws::SignatureFault;
 pub use transport::http::{
     HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,

@@ -18,8 +18,8 @@ use crate::jsonrpc::Response;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::child::Guardian;
 use crate::upstream::lists::store::tests::{Folder, known};
-use crate::upstream::transport::child::Guardian;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
+use crate::upstream::child::Child;
 use crate::upstream::lists::EVERY_KIND;
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::dependence::ListDependence;
@@ -18,7 +19,6 @@ use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
 use crate::upstream::supervisor::restart::{RestartDecision, RestartPolicy};
 use crate::upstream::supervisor::state::LifeState;
-use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 

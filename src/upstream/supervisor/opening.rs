@@ -12,11 +12,11 @@ use crate::config::{
 };
 use crate::mcp::Era;
 
+use crate::upstream::child::{Child, ChildSpec};
 use crate::upstream::credentials::GrantOwner;
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::caller_headers::CallerHeaders;
-use crate::upstream::transport::child::{Child, ChildSpec};
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
 use crate::upstream::transport::openapi::{ApiOpening, OpenApiServer};

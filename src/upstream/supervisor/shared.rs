@@ -22,6 +22,7 @@ use crate::policy::{Holder, ShareBounds, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
+use crate::upstream::child::Guardian;
 use crate::upstream::credentials::{GrantBook, ServerAuthorizer};
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
@@ -35,7 +36,6 @@ use crate::upstream::supervisor::remembered_era::RememberedEra;
 use crate::upstream::supervisor::sole_client::{SettledClient, SoleClient};
 use crate::upstream::supervisor::start_queue::StartQueue;
 use crate::upstream::supervisor::state::LifeState;
-use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
 
 /// Parts of the gateway that a server needs.

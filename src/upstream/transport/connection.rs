@@ -9,9 +9,9 @@ use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 
 use crate::upstream::UpstreamError;
+use crate::upstream::child::Child;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::peer::Peer;
-use crate::upstream::transport::child::Child;
 use crate::upstream::transport::http::HttpServer;
 use crate::upstream::transport::openapi::OpenApiServer;
 use crate::upstream::transport::stdio::StdioServer;

@@ -6,7 +6,6 @@
 //! when a connection is opened and how its loss is handled.
 
 pub(super) mod caller_headers;
-pub mod child;
 pub(super) mod connection;
 pub(super) mod http;
 mod large_message;

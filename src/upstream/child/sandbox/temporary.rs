@@ -17,7 +17,7 @@ use crate::crypto::random_bytes;
 /// The folder. Dropping this removes it with all its content. If the process is killed, the next
 /// one that creates a folder removes it.
 #[derive(Debug)]
-pub(in crate::upstream::transport::child) struct TemporaryFolder {
+pub(in crate::upstream::child) struct TemporaryFolder {
     path: PathBuf,
     /// Locked: a folder without a lock belongs to a process that is gone.
     _lock: File,

@@ -41,7 +41,7 @@ pub(super) fn add_system(
 }
 
 /// A folder that is withheld from a child because it contains a file of the gateway.
-pub(in crate::upstream::transport::child) struct WithheldFolder {
+pub(in crate::upstream::child) struct WithheldFolder {
     folder: PathBuf,
     /// The rest of its content.
     others: Vec<PathBuf>,
@@ -67,7 +67,7 @@ impl fmt::Display for WithheldFolder {
 }
 
 /// Returns the folders that are withheld from a child.
-pub(in crate::upstream::transport::child) fn withheld_folders(
+pub(in crate::upstream::child) fn withheld_folders(
     config: &SandboxConfig,
     spec: &ChildSpec,
     environment: &[(OsString, OsString)],
