@@ -53,8 +53,6 @@ const AREAS: [Area; 1] = [Area {
         "child",
     ],
     against: &[
-        ("credentials/grant.rs", "fault", 1),
-        ("credentials/grant.rs", "transport", 1),
         ("fault.rs", "transport", 2),
         ("outbound/guard.rs", "transport", 1),
         ("outbound/mod.rs", "fault", 1),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 use url::Url;
 
@@ -13,9 +13,7 @@ use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
 use crate::policy::{EntryOwner, Holder};
-use crate::upstream::UpstreamError;
 use crate::upstream::outbound::{OutboundClient, shown_url};
-use crate::upstream::transport::http::SignableRequest;
 
 use super::assertion::AssertionKey;
 use super::dpop::{DPOP, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token};
@@ -192,18 +190,19 @@ impl OauthGrant {
     /// for a bearer token.
     ///
     /// # Errors
-    /// [`UpstreamError::Login`] if no proof can be made.
+    /// [`LoginFault`] if no proof can be made.
     pub(crate) fn prove_possession(
         &self,
-        request: &SignableRequest<'_>,
-    ) -> Result<Option<HeaderValue>, UpstreamError> {
+        method: &Method,
+        uri: &Uri,
+        body: &[u8],
+    ) -> Result<Option<HeaderValue>, LoginFault> {
         let Some((key, hash)) = self.source.dpop.as_ref().zip(self.token_hash.as_ref()) else {
             return Ok(None);
         };
-        let SignableRequest { method, uri, body, .. } = *request;
         let url = match (uri.scheme_str(), uri.authority()) {
             (Some(scheme), Some(authority)) => format!("{scheme}://{authority}{}", uri.path()),
-            _ => return Err(UpstreamError::Login(Box::new(DpopFault::Key.into()))),
+            _ => return Err(DpopFault::Key.into()),
         };
         let proven = ProvenRequest {
             audience: ProofAudience::Server,
@@ -211,8 +210,7 @@ impl OauthGrant {
             url: &url,
             used: Some((hash, body)),
         };
-        let proof = key.prove(&proven, clock::unix_now());
-        proof.map(Some).map_err(|fault| UpstreamError::Login(Box::new(fault.into())))
+        Ok(Some(key.prove(&proven, clock::unix_now())?))
     }
 
     /// Keeps the nonce of a server's response for the next proof. Returns true if it differs from

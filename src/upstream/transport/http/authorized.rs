@@ -49,7 +49,8 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
     ) -> Result<(), UpstreamError> {
         let Some(grant) = self.grant else { return Ok(()) };
         self.authorizer.note_sent(&grant.authorization);
-        if let Some(proof) = grant.prove_possession(request)? {
+        let proof = grant.prove_possession(request.method, request.uri, request.body);
+        if let Some(proof) = proof.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
             self.authorizer.note_sent(&proof);
             headers.insert(DPOP, proof);
         }

@@ -59,7 +59,6 @@ pub(super) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
 pub(crate) use content_coding::decode_body;
 pub(super) use headers::ApiHeaders;
-pub(crate) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 pub(super) use large_result::read as read_small_body;
 use large_result::{AnswerBounds, PartialAnswer};
