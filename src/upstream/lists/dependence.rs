@@ -1,4 +1,4 @@
-//! Result of the comparison of lists between clients: see `supervisor::list_dependence`.
+//! Result of the comparison of lists between clients: see `supervisor::lists::dependence`.
 
 /// Dependence of a server's lists on the capabilities and the era of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,24 +6,16 @@
 //! further ones, in limited number. A server that speaks both eras has some for Legacy clients
 //! ([`legacy_side`]). If there is only one client, the main instance declares the capabilities of
 //! that client ([`sole_client`]). If the gateway has no account at a server, it uses those of
-//! clients ([`accounts`]). [`remembered_era`] records the main instance's era. [`listing`] requests
-//! the lists of an instance, and [`first_list`] waits for the first one. [`shared`] is the state
-//! that the instances share. This module does not depend on the transport: [`opening`] requests a
-//! connection from one.
+//! clients ([`accounts`]). [`remembered_era`] records the main instance's era. [`lists`] requests
+//! the lists of an instance. [`shared`] is the state that the instances share. This module does not
+//! depend on the transport: [`opening`] requests a connection from one.
 
 mod accounts;
 pub(super) mod instance;
-mod instance_demand;
-mod instance_life;
 pub(super) mod legacy_side;
 pub(super) mod shared;
-mod callers;
-pub(super) mod due_listing;
-pub(super) mod first_list;
 mod life;
-mod list_dependence;
-mod list_keeping;
-mod listing;
+pub(super) mod lists;
 mod opening;
 pub mod restart;
 pub(super) mod remembered_era;

@@ -1,6 +1,10 @@
 //! One instance of a server: a child process, or an HTTP connection or session, with its own life
 //! cycle.
 
+mod callers;
+mod demand;
+mod life;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +24,8 @@ use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::changes::ChangedLists;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::peer::Peer;
-use crate::upstream::supervisor::instance_demand::InstanceDemand;
-use crate::upstream::supervisor::instance_life::InstanceLife;
+use crate::upstream::supervisor::instance::demand::InstanceDemand;
+use crate::upstream::supervisor::instance::life::InstanceLife;
 use crate::upstream::supervisor::life::live;
 use crate::upstream::supervisor::shared::{ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{InstanceView, LifeState};

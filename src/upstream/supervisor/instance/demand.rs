@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::clock::{self, LastUse};
 use crate::upstream::notifications::SubscriptionHub;
-use crate::upstream::supervisor::callers::Callers;
+use crate::upstream::supervisor::instance::callers::Callers;
 
 /// Reasons for an instance to start, and to stay.
 pub(crate) struct InstanceDemand {
@@ -55,7 +55,7 @@ impl InstanceDemand {
     }
 
     /// Requests a start for the lists.
-    pub(super) fn request_start_for_list(&self) {
+    pub(crate) fn request_start_for_list(&self) {
         self.is_list_due.store(true, Ordering::SeqCst);
         self.start.notify_one();
     }
@@ -64,47 +64,47 @@ impl InstanceDemand {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn start_requested(&self) {
+    pub(crate) async fn start_requested(&self) {
         self.start.notified().await;
     }
 
     /// Takes the request of a start for the lists. Returns false if there is none.
-    pub(super) fn take_list_request(&self) -> bool {
+    pub(crate) fn take_list_request(&self) -> bool {
         self.is_list_due.swap(false, Ordering::SeqCst)
     }
 
     /// Returns the signal of an operator's requests for the lists.
-    pub(super) fn operator_requests(&self) -> &Notify {
+    pub(crate) fn operator_requests(&self) -> &Notify {
         &self.operator_requests
     }
 
     /// Counts a list request that waits for the first list, until [`end_list_request`] follows.
     ///
     /// [`end_list_request`]: Self::end_list_request
-    pub(super) fn begin_list_request(&self) {
+    pub(crate) fn begin_list_request(&self) {
         self.list_requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends a list request that was counted.
-    pub(super) fn end_list_request(&self) {
+    pub(crate) fn end_list_request(&self) {
         self.list_requests.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns true if a call or a list request waits for the instance.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.has_calls() || self.list_requests.load(Ordering::Relaxed) > 0
     }
 
     /// Counts a call, until [`end_call`](Self::end_call) follows.
     #[inline]
-    pub(super) fn begin_call(&self) {
+    pub(crate) fn begin_call(&self) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.was_called.store(true, Ordering::SeqCst);
     }
 
     /// Ends a call that was counted.
     #[inline]
-    pub(super) fn end_call(&self) {
+    pub(crate) fn end_call(&self) {
         self.touch();
         if self.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.freed.notify_one();
@@ -112,44 +112,44 @@ impl InstanceDemand {
     }
 
     /// Returns true if calls are in flight.
-    pub(super) fn has_calls(&self) -> bool {
+    pub(crate) fn has_calls(&self) -> bool {
         self.calls.load(Ordering::SeqCst) > 0
     }
 
     /// Returns the number of calls in flight, for a summary.
-    pub(super) fn count_calls(&self) -> u32 {
+    pub(crate) fn count_calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)
     }
 
     /// Returns true if there has been a call.
-    pub(super) fn was_called(&self) -> bool {
+    pub(crate) fn was_called(&self) -> bool {
         self.was_called.load(Ordering::SeqCst)
     }
 
     /// Waits until no calls are in flight.
-    pub(super) async fn unused(&self) {
+    pub(crate) async fn unused(&self) {
         while self.has_calls() {
             self.freed.notified().await;
         }
     }
 
     /// Records the session of a call to an instance that is not the main one.
-    pub(super) fn add_caller(&self, session: &Arc<str>, hub: &SubscriptionHub) {
+    pub(crate) fn add_caller(&self, session: &Arc<str>, hub: &SubscriptionHub) {
         self.callers.add(session, hub);
     }
 
     /// Returns true if a client that has called the instance keeps a stream open.
-    pub(super) fn has_listeners(&self, hub: &SubscriptionHub) -> bool {
+    pub(crate) fn has_listeners(&self, hub: &SubscriptionHub) -> bool {
         self.callers.are_listening(hub)
     }
 
     /// Returns the time of the instance's creation.
-    pub(super) fn created(&self) -> Instant {
+    pub(crate) fn created(&self) -> Instant {
         self.used.created()
     }
 
     /// Returns the time of the instance's last use.
-    pub(super) fn last_used(&self) -> Instant {
+    pub(crate) fn last_used(&self) -> Instant {
         self.used.last()
     }
 

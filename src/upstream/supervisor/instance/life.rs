@@ -51,7 +51,7 @@ impl InstanceLife {
     }
 
     /// Enters a state, and records the time.
-    pub(super) fn enter(&self, state: LifeState) {
+    pub(crate) fn enter(&self, state: LifeState) {
         let mut history = self.history();
         history.since = Some(clock::wall_now());
         match state {
@@ -69,7 +69,7 @@ impl InstanceLife {
 
     /// Returns the connection, while there is one.
     #[inline]
-    pub(super) fn current(&self) -> Option<Arc<ServerConnection>> {
+    pub(crate) fn current(&self) -> Option<Arc<ServerConnection>> {
         self.connection.load_full()
     }
 
@@ -80,7 +80,7 @@ impl InstanceLife {
     }
 
     /// Returns true if this is still the connection.
-    pub(super) fn is_current(&self, connection: &Arc<ServerConnection>) -> bool {
+    pub(crate) fn is_current(&self, connection: &Arc<ServerConnection>) -> bool {
         self.connection.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
     }
 
@@ -91,12 +91,12 @@ impl InstanceLife {
     }
 
     /// Sets the connection for calls.
-    pub(super) fn connect_to(&self, connection: &Arc<ServerConnection>) {
+    pub(crate) fn connect_to(&self, connection: &Arc<ServerConnection>) {
         self.connection.store(Some(Arc::clone(connection)));
     }
 
     /// Removes the connection. New calls wait for the next one.
-    pub(super) fn disconnect(&self) -> Option<Arc<ServerConnection>> {
+    pub(crate) fn disconnect(&self) -> Option<Arc<ServerConnection>> {
         self.connection.swap(None)
     }
 
@@ -111,12 +111,12 @@ impl InstanceLife {
     }
 
     /// Counts a restart.
-    pub(super) fn count_restart(&self) {
+    pub(crate) fn count_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests the end of the instance. Does not wait.
-    pub(super) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.stop.cancel();
     }
 
@@ -124,7 +124,7 @@ impl InstanceLife {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn cancelled(&self) {
+    pub(crate) async fn cancelled(&self) {
         self.stop.cancelled().await;
     }
 }
