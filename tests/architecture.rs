@@ -190,6 +190,27 @@ fn no_file_is_longer_than_500_lines() {
     assert!(long.is_empty(), "these ask to be divided: {long:?}");
 }
 
+/// Maximum number of `pub(in …)` in the workspace. Only a method or a field of a type that its
+/// module re-exports needs it: everything else in a private folder reaches no further as
+/// `pub(crate)`, and `pub(super)` is narrower.
+const MAX_NAMED_SCOPES: usize = 99;
+
+#[test]
+fn few_items_name_their_scope() {
+    let scoped = |file: &Source| file.text.matches("pub(in ").count();
+    let found: BTreeMap<_, _> = sources()
+        .iter()
+        .map(|file| (file.path.clone(), scoped(file)))
+        .filter(|(_, number)| *number > 0)
+        .collect();
+    let all: usize = found.values().sum();
+    assert!(
+        all <= MAX_NAMED_SCOPES,
+        "{all} items are `pub(in …)`, expected at most {MAX_NAMED_SCOPES}: use `pub(super)`, or \
+         `pub(crate)` for what no re-exported type owns: {found:?}"
+    );
+}
+
 #[test]
 fn every_public_module_begins_with_an_introduction() {
     for folder in source_folders() {
