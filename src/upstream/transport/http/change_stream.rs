@@ -23,8 +23,8 @@ use crate::upstream::notifications::listen::{
 use crate::upstream::notifications::routing;
 use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 
+use super::calls::reply::{HttpReply, MessageStream, refusal};
 use super::headers::modern_headers;
-use super::reply::{HttpReply, MessageStream, refusal};
 use super::{HttpShared, session};
 
 /// Starts the tasks that listen for changes, until the returned set is dropped. For an instance of

@@ -15,8 +15,8 @@ use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::Method;
 use crate::upstream::UpstreamError;
 
+use super::calls::reply::HttpReply;
 use super::headers::RequestHeaders as _;
-use super::reply::HttpReply;
 use super::session::{OpenSession, is_session_error};
 use super::{ASIDE, HttpShared};
 

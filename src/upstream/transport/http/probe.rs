@@ -10,9 +10,9 @@ use crate::upstream::UpstreamError;
 use crate::upstream::peer::{DiscoverVerdict, Peer, judge_discover, modern_params};
 use crate::upstream::transport::request_ids::RequestIds;
 
+use super::calls::reply::HttpReply;
 use super::client::HttpClient;
 use super::headers::modern_headers;
-use super::reply::HttpReply;
 
 /// Sends `server/discover`. Returns `None` if the server is Legacy.
 pub(super) async fn discover(

@@ -18,9 +18,9 @@ use crate::upstream::UpstreamError;
 use crate::upstream::peer::{Peer, initialize_params, judge_initialize};
 use crate::upstream::transport::request_ids::RequestIds;
 
+use super::calls::reply::HttpReply;
 use super::client::HttpClient;
 use super::headers::RequestHeaders;
-use super::reply::HttpReply;
 
 /// The current Legacy session with a peer. Callers that lose it together open only one replacement.
 pub struct SessionCell<S> {

@@ -26,19 +26,19 @@ use crate::upstream::notifications::Inbox;
 use crate::upstream::response_memory::{PassingCharge, ResponseCharge};
 use crate::upstream::transport::large_message::parse_message;
 
-use super::{HttpShared, ResponseBody, TransportError};
+use crate::upstream::transport::http::{HttpShared, ResponseBody, TransportError};
 
 /// A response that has arrived in part.
-pub(super) struct PartialAnswer {
+pub(crate) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
     limit: usize,
 }
 
 /// Limits of time and memory for the rest of a response.
-pub(super) struct AnswerBounds {
-    pub(super) deadline: Deadline,
-    pub(super) charge: ResponseCharge,
+pub(crate) struct AnswerBounds {
+    pub(crate) deadline: Deadline,
+    pub(crate) charge: ResponseCharge,
 }
 
 /// Reads a body whole if it is small.
@@ -85,7 +85,7 @@ impl PartialAnswer {
     ///
     /// # Errors
     /// [`UpstreamError`] if the response does not match `id`, or cannot be read.
-    pub(super) async fn pass(
+    pub(crate) async fn pass(
         mut self,
         id: &Id,
         shared: &HttpShared,

@@ -27,13 +27,13 @@ use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
 
-use super::HttpShared;
 use super::reply::{HttpReply, MessageStream, find_answer};
 use super::resume::{Resumable, StreamItem};
+use crate::upstream::transport::http::HttpShared;
 
 /// Cancels a request when dropped before its end. A Legacy server receives a notification. For a
 /// Modern server the drop ends the response stream, which is the cancellation.
-pub(super) struct CancelOnDrop {
+pub(crate) struct CancelOnDrop {
     shared: Arc<HttpShared>,
     /// `None` if there is nothing to cancel.
     id: Option<Id>,
@@ -50,7 +50,7 @@ impl CancelOnDrop {
     }
 
     /// Marks the request as answered or rejected.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.id = None;
     }
 }
@@ -67,28 +67,28 @@ impl Drop for CancelOnDrop {
 
 /// A call with a stream as its response, or to a server that may send requests before it responds.
 /// Dropping it before the response cancels the call.
-pub(super) struct StreamedCall {
-    pub(super) shared: Arc<HttpShared>,
-    pub(super) id: Id,
-    pub(super) stage: ReplyStage,
-    pub(super) deadline: Deadline,
+pub(crate) struct StreamedCall {
+    pub(crate) shared: Arc<HttpShared>,
+    pub(crate) id: Id,
+    pub(crate) stage: ReplyStage,
+    pub(crate) deadline: Deadline,
     /// Declared before the questions, so that a cancellation is sent before the
     /// refusals of open questions.
-    pub(super) under_way: CancelOnDrop,
-    pub(super) questions: CallQuestions,
+    pub(crate) under_way: CancelOnDrop,
+    pub(crate) questions: CallQuestions,
     /// Registration of the call, so that a Legacy server's requests can be matched to it on any
     /// stream.
-    pub(super) in_call: Option<CallRegistration>,
-    pub(super) hearing: LogForwarding,
+    pub(crate) in_call: Option<CallRegistration>,
+    pub(crate) hearing: LogForwarding,
     /// The client, to which the memory of a large response is charged.
-    pub(super) holder: Holder,
+    pub(crate) holder: Holder,
 }
 
 /// The future head of a response.
-pub(super) type Head = Pin<Box<dyn Future<Output = Result<HttpReply, UpstreamError>> + Send>>;
+pub(crate) type Head = Pin<Box<dyn Future<Output = Result<HttpReply, UpstreamError>> + Send>>;
 
 /// Progress of the response.
-pub(super) enum ReplyStage {
+pub(crate) enum ReplyStage {
     /// The call has not been sent.
     Unsent,
     /// The head has not arrived. Meanwhile a server that responds with plain JSON may send requests
@@ -118,7 +118,7 @@ impl ReplyStage {
 impl StreamedCall {
     /// Creates a call that is about to be sent, with the channel for answers to the server's
     /// requests.
-    pub(super) fn of(
+    pub(crate) fn of(
         shared: &Arc<HttpShared>,
         id: &Id,
         (call, target): (&Call, &CallTarget),
@@ -143,7 +143,7 @@ impl StreamedCall {
     }
 
     /// Returns the reply as a stream of events.
-    pub(super) fn reply(self) -> Reply {
+    pub(crate) fn reply(self) -> Reply {
         Reply::stream(self.events())
     }
 
@@ -296,7 +296,7 @@ async fn next_aside(in_call: &mut Option<CallRegistration>) -> Option<SideMessag
 }
 
 /// Selects the server's log lines for a call's client.
-pub(super) struct LogForwarding {
+pub(crate) struct LogForwarding {
     /// The lowest level that the client receives.
     least: Option<LogLevel>,
     /// Lines that arrive on a stream other than the call's.
@@ -320,12 +320,12 @@ impl LogForwarding {
     }
 
     /// Returns true if lines can arrive on another stream.
-    pub(super) fn elsewhere(&self) -> bool {
+    pub(crate) fn elsewhere(&self) -> bool {
         self.elsewhere.is_some()
     }
 
     /// Waits for a line on another stream.
-    pub(super) async fn arrived(&self) {
+    pub(crate) async fn arrived(&self) {
         match &self.elsewhere {
             Some(lines) => lines.arrived().await,
             None => std::future::pending().await,
@@ -343,7 +343,7 @@ impl LogForwarding {
 
 /// The calls in flight to a Legacy server.
 #[derive(Default)]
-pub(super) struct LegacyCalls {
+pub(crate) struct LegacyCalls {
     tied: Mutex<HashMap<u64, RegisteredCall>>,
     cancelled_calls: CancelledCalls,
 }
@@ -360,7 +360,7 @@ struct RegisteredCall {
 }
 
 /// A call's registration, removed when dropped.
-pub(super) struct CallRegistration {
+pub(crate) struct CallRegistration {
     shared: Arc<HttpShared>,
     number: u64,
     /// Messages for the call that arrive on another stream.
@@ -369,7 +369,7 @@ pub(super) struct CallRegistration {
 
 impl CallRegistration {
     /// Registers a call to a Legacy server.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         shared: &Arc<HttpShared>,
         id: &Id,
         call: &Call,
@@ -441,7 +441,7 @@ impl LegacyConnection for HttpShared {
 impl HttpShared {
     /// Handles the cancellation of a server request, on a stream that belongs
     /// to no call.
-    pub(super) fn took_back(&self, params: &Bytes) {
+    pub(crate) fn took_back(&self, params: &Bytes) {
         let Some(id) = notification::cancelled_request(params) else { return };
         // Only the calls know which of them has the request.
         for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
@@ -451,7 +451,7 @@ impl HttpShared {
 
     /// Handles a log line of a Legacy server, on a stream that belongs to no
     /// call.
-    pub(super) fn wrote(&self, method: &str, params: &Bytes) {
+    pub(crate) fn wrote(&self, method: &str, params: &Bytes) {
         match self.calls.hears() {
             CallMatch::To(lines) => lines.hear(method, params),
             CallMatch::Mute | CallMatch::Nobody => self.inbox.line(method, params),

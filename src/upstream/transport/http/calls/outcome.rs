@@ -14,15 +14,15 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::response_memory::ResponseCharge;
 
-use super::HttpShared;
 use super::large_result::{AnswerBounds, PartialAnswer};
-use super::probe::discover;
 use super::reply::{HttpReply, answer_in, find_answer, refusal, status_error};
+use crate::upstream::transport::http::HttpShared;
+use crate::upstream::transport::http::probe::discover;
 
 impl HttpShared {
     /// Returns the answer in the reply to a call. The reply is neither a stream nor too large to be
     /// buffered.
-    pub(super) fn answer(&self, reply: HttpReply, id: &Id) -> Result<Answer, UpstreamError> {
+    pub(crate) fn answer(&self, reply: HttpReply, id: &Id) -> Result<Answer, UpstreamError> {
         let answer = match reply {
             HttpReply::Message(frame) => answer_in(frame, id),
             HttpReply::Events(_) | HttpReply::Begun(_) | HttpReply::Empty => {
@@ -36,7 +36,7 @@ impl HttpShared {
     }
 
     /// Like [`answer`](Self::answer), but parses a large answer on another thread.
-    pub(super) async fn answer_large(
+    pub(crate) async fn answer_large(
         &self,
         reply: HttpReply,
         id: &Id,
@@ -58,17 +58,17 @@ impl HttpShared {
     }
 
     /// Begins to count the memory of a large response to a client.
-    pub(super) fn charge(&self, holder: &Holder) -> ResponseCharge {
+    pub(crate) fn charge(&self, holder: &Holder) -> ResponseCharge {
         self.memory.charge(holder, self.limit)
     }
 
     /// Returns the limits for the rest of a large response to a client.
-    pub(super) fn bound(&self, deadline: Deadline, holder: &Holder) -> AnswerBounds {
+    pub(crate) fn bound(&self, deadline: Deadline, holder: &Holder) -> AnswerBounds {
         AnswerBounds { deadline, charge: self.charge(holder) }
     }
 
     /// Forwards a response that is too large to be buffered, if possible.
-    pub(super) async fn pass(
+    pub(crate) async fn pass(
         &self,
         begun: PartialAnswer,
         id: &Id,
@@ -84,7 +84,7 @@ impl HttpShared {
     }
 
     /// Converts an error to its outward form.
-    pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
+    pub(crate) fn fail(&self, fault: UpstreamError) -> Failure {
         self.inbox.fail(&self.server, fault)
     }
 
@@ -113,7 +113,7 @@ impl HttpShared {
     /// Marks the connection as lost if an error shows that the server is unreachable, and requests
     /// a check if the server's era may have changed. Closes idle connections if responses arrived
     /// in another order than the requests.
-    pub(super) fn doubt(&self, fault: &UpstreamError) {
+    pub(crate) fn doubt(&self, fault: &UpstreamError) {
         let may_have_changed = self.peer.era() == Era::Modern
             && matches!(fault, UpstreamError::Status { status, .. }
                 if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
@@ -129,7 +129,7 @@ impl HttpShared {
     /// Checks a Modern server's identity whenever a response gives reason to doubt it. Marks the
     /// connection as lost unless the server is the same: one rejected call must not take the server
     /// from all clients.
-    pub(super) async fn settle_doubts(self: Arc<Self>) {
+    pub(crate) async fn settle_doubts(self: Arc<Self>) {
         let mut doubts = self.doubts.subscribe();
         while doubts.wait_for(Option::is_some).await.is_ok() {
             let doubt = self.doubts.send_replace(None);
@@ -142,7 +142,7 @@ impl HttpShared {
         }
     }
 
-    pub(super) fn lose(&self, fault: &UpstreamError) {
+    pub(crate) fn lose(&self, fault: &UpstreamError) {
         self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
             lost.get_or_insert_with(|| fault.clone());
@@ -152,7 +152,7 @@ impl HttpShared {
 
     /// Adds the sender to a response. Checks the server or lists it again if the response requires
     /// it.
-    pub(super) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
+    pub(crate) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
         if let Answer::Error(error) = &answer {
             match error.code() {
                 // The gateway negotiated this version. The client would misread the error as the

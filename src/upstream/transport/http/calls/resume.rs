@@ -22,12 +22,12 @@ use crate::policy::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::sizes::admit;
 
-use super::HttpShared;
 use super::reply::{HttpReply, MessageStream};
-use super::session::is_session_error;
+use crate::upstream::transport::http::HttpShared;
+use crate::upstream::transport::http::session::is_session_error;
 
 /// The event stream of one response, over as many connections as necessary.
-pub(super) struct Resumable {
+pub(crate) struct Resumable {
     shared: Arc<HttpShared>,
     /// The id of the request.
     id: Id,
@@ -51,7 +51,7 @@ enum ResumeStage {
 type ReopenedStream = (Box<MessageStream>, ResumePoint);
 
 /// An item of a stream.
-pub(super) enum StreamItem {
+pub(crate) enum StreamItem {
     /// A message.
     Frame(Frame),
     /// The server closed the connection and expects the next request after this time.
@@ -60,7 +60,7 @@ pub(super) enum StreamItem {
 
 impl Resumable {
     /// Creates a stream from its first open connection. Resumptions carry `headers`.
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: &Arc<HttpShared>,
         id: &Id,
         events: Box<MessageStream>,
@@ -71,7 +71,7 @@ impl Resumable {
     }
 
     /// Charges the memory of large events to a client.
-    pub(super) fn charged_to(mut self, holder: &Holder) -> Self {
+    pub(crate) fn charged_to(mut self, holder: &Holder) -> Self {
         self.holder = Some(holder.clone());
         self.charge_events();
         self
@@ -88,7 +88,7 @@ impl Resumable {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn next(&mut self) -> Result<Option<StreamItem>, UpstreamError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<StreamItem>, UpstreamError> {
         loop {
             match &mut self.stage {
                 ResumeStage::Open(events) => match events.next().await {
@@ -128,7 +128,7 @@ impl Resumable {
     }
 
     /// Finishes a stream after its response.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         if let ResumeStage::Open(events) = self.stage {
             events.finish();
         }

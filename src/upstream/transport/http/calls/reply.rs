@@ -25,12 +25,12 @@ use crate::upstream::transport::large_message::{
     ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
 };
 
-use super::content_coding::decode_body;
 use super::large_result::{self, PartialAnswer};
-use super::{ResponseBody, TransportError};
+use crate::upstream::transport::http::content_coding::decode_body;
+use crate::upstream::transport::http::{ResponseBody, TransportError};
 
 /// A response with its head read.
-pub(super) enum HttpReply {
+pub(crate) enum HttpReply {
     /// A single message.
     Message(Frame),
     /// An event stream.
@@ -54,7 +54,7 @@ pub(super) enum HttpReply {
 
 impl HttpReply {
     /// Reads a response as far as its kind requires.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         mut response: Response<ResponseBody>,
         limit: usize,
     ) -> Result<Self, UpstreamError> {
@@ -108,7 +108,7 @@ impl HttpReply {
     }
 
     /// Returns the response to the gateway's own request `id`. Skips other messages on a stream.
-    pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
+    pub(crate) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => find_answer(frame, id).await,
             Self::Begun(begun) => {
@@ -130,7 +130,7 @@ impl HttpReply {
 }
 
 /// Returns the response in a frame if it matches `id`. Parses a large one on another thread.
-pub(super) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
+pub(crate) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match response_size(&frame) {
         0..=LARGE_MESSAGE => answer_in(frame, id),
         size => {
@@ -141,7 +141,7 @@ pub(super) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, Upstrea
 }
 
 /// Returns the size in bytes of a response's result or error.
-pub(super) fn response_size(frame: &Frame) -> usize {
+pub(crate) fn response_size(frame: &Frame) -> usize {
     match frame {
         Frame::Response {
             response: RpcResponse::Result(raw) | RpcResponse::Error(raw), ..
@@ -151,7 +151,7 @@ pub(super) fn response_size(frame: &Frame) -> usize {
 }
 
 /// Returns the response in a frame if it matches `id`.
-pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
+pub(crate) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match frame {
         // An error without an id means that the server could not read the request up to its id.
         Frame::Response { id: Some(other), .. } if !other.answers(id) => {
@@ -166,7 +166,7 @@ pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> 
 }
 
 /// Interprets an HTTP error: the JSON-RPC error in its body, or its bare status.
-pub(super) fn refusal(
+pub(crate) fn refusal(
     status: StatusCode,
     frame: Option<Frame>,
     id: &Id,
@@ -179,7 +179,7 @@ pub(super) fn refusal(
 }
 
 /// Returns the error for a status, with the parts of the response that help the reader.
-pub(super) fn status_error(
+pub(crate) fn status_error(
     status: StatusCode,
     body: &[u8],
     retry_after: Option<&HeaderValue>,
@@ -211,8 +211,8 @@ fn short_text(body: &[u8]) -> Option<String> {
 }
 
 /// An event stream of messages.
-pub(super) struct MessageStream {
-    pub(super) events: SseReader<ResponseBody>,
+pub(crate) struct MessageStream {
+    pub(crate) events: SseReader<ResponseBody>,
     /// A large message that is being parsed.
     parsing: Option<ParsingMessage>,
     /// The rest of a batch.
@@ -229,7 +229,7 @@ impl MessageStream {
     }
 
     /// Charges large events to a client.
-    pub(super) fn charge_to(&mut self, charge: ResponseCharge) {
+    pub(crate) fn charge_to(&mut self, charge: ResponseCharge) {
         self.charge = Some(charge);
     }
 
@@ -255,7 +255,7 @@ impl MessageStream {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
         loop {
             if let Some(frame) = self.queued.pop_front() {
                 return Ok(Some(frame));
@@ -297,7 +297,7 @@ impl MessageStream {
 
     /// Finishes a stream after its response. The connection can be reused only if the stream is
     /// read to its end, which usually has arrived already.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         let mut body = self.events.into_body();
         if !matches!(body.frame().now_or_never(), Some(None | Some(Err(_)))) {
             tokio::spawn(timeout(FAREWELL, async move {
