@@ -134,6 +134,7 @@ impl InstanceDemand {
     }
 
     /// Records the session of a call to an instance that is not the main one.
+    #[inline]
     pub(crate) fn add_caller(&self, session: &Arc<str>, hub: &SubscriptionHub) {
         self.callers.add(session, hub);
     }
