@@ -8,13 +8,13 @@ use crate::text::one_line;
 use crate::upstream::outbound::OutboundFault;
 use crate::vault::VaultError;
 
-use super::authorization::AuthorizationAnswerError;
-use super::dpop::DpopFault;
-use super::held_token::HeldTokenFault;
-use super::metadata::MetadataFault;
-use super::pkce::RandomnessError;
-use super::registration::RegistrationFault;
-use super::token::TokenEndpointError;
+use super::grants::held_token::HeldTokenFault;
+use super::login::authorization::AuthorizationAnswerError;
+use super::metadata::documents::MetadataFault;
+use super::metadata::registration::RegistrationFault;
+use super::proofs::dpop::DpopFault;
+use super::proofs::pkce::RandomnessError;
+use super::proofs::token::TokenEndpointError;
 
 /// Reason that the gateway has no token for a server. The texts contain no token, code or secret.
 #[derive(Debug, Clone, thiserror::Error)]

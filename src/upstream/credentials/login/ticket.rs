@@ -1,0 +1,364 @@
+//! Links that the gateway issues, and their use in a browser.
+//!
+//! A link leads to a page of the gateway. Nothing is sent to an authorization server before the
+//! person has agreed there. From then on the login is bound to the browser of that person, and its
+//! response is used in no other.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::call::ServerName;
+use crate::clock;
+use crate::policy::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
+use crate::text::error_chain;
+
+use crate::upstream::credentials::fault::LoginFault;
+use crate::upstream::credentials::grants::book::{GrantBook, GrantSlot};
+use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant, TokenSource};
+use crate::upstream::credentials::login::authorization::{
+    AuthorizationAnswer, AuthorizationAnswerError, AuthorizationRequest,
+};
+use crate::upstream::credentials::login::browser::BrowserId;
+use crate::upstream::credentials::login::endpoints::EndpointClaim;
+use crate::upstream::credentials::metadata::documents::IssAdvertised;
+use crate::upstream::credentials::proofs::pkce::{CodeVerifier, draw_text};
+use crate::upstream::credentials::proofs::token::TokenGrant;
+
+/// Open links, and logins that wait for a response.
+pub(crate) struct TicketBook {
+    /// Links by the ticket in them.
+    tickets: Mutex<FairTable<String, Ticket>>,
+    /// Logins by `state`.
+    logins: Mutex<FairTable<String, OpenLogin>>,
+}
+
+impl Default for TicketBook {
+    fn default() -> Self {
+        let (tickets, logins) = (FairTable::new(TICKET_BOUNDS), FairTable::new(TICKET_BOUNDS));
+        Self { tickets: Mutex::new(tickets), logins: Mutex::new(logins) }
+    }
+}
+
+#[derive(Clone)]
+struct Ticket {
+    purpose: TicketPurpose,
+    /// The browser in which a person has agreed.
+    browser: Option<BrowserId>,
+}
+
+#[derive(Clone)]
+enum TicketPurpose {
+    /// Logs in at a server.
+    Login(Arc<PreparedLogin>),
+    /// Shows an owner's connections.
+    Visit(GrantOwner),
+}
+
+/// A login that waits for its owner's agreement.
+pub(crate) struct PreparedLogin {
+    pub(crate) server: ServerName,
+    pub(crate) slot: Arc<GrantSlot>,
+    /// The authorization endpoint.
+    pub(crate) claim: EndpointClaim,
+    pub(crate) source: TokenSource,
+    pub(crate) iss: IssAdvertised,
+    pub(crate) redirect: Url,
+    pub(crate) until: Instant,
+}
+
+/// A login that waits for the authorization server's response.
+struct OpenLogin {
+    prepared: Arc<PreparedLogin>,
+    ticket: String,
+    verifier: CodeVerifier,
+    /// The browser in which the owner has agreed. `None` for a terminal.
+    browser: Option<BrowserId>,
+}
+
+/// A response to a login, as a browser delivers it.
+#[derive(Debug, Clone, Copy)]
+pub struct BrowserAnswer<'a> {
+    /// Path of the request, below the gateway's URL.
+    pub path: &'a str,
+    /// Its query.
+    pub query: &'a str,
+    /// The browser; `None` for a terminal.
+    pub browser: Option<BrowserId>,
+}
+
+/// Purpose of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketOffer {
+    /// Recipient of the link.
+    pub owner: GrantOwner,
+    /// The login that it begins. `None` if it only shows connections.
+    pub login: Option<OfferedLogin>,
+}
+
+/// A login, as it is presented to its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedLogin {
+    /// The server.
+    pub server: ServerName,
+    /// The authorization server.
+    pub issuer: String,
+    /// Scopes to request, separated by spaces.
+    pub scopes: String,
+    /// URL to which the browser goes.
+    pub endpoint: Url,
+}
+
+impl TicketBook {
+    pub(crate) fn is_open(&self, ticket: &str) -> bool {
+        self.tickets.lock().get(&ticket.to_owned(), clock::now()).is_some()
+    }
+
+    fn find(&self, ticket: &str) -> Result<Ticket, LoginFault> {
+        let tickets = self.tickets.lock();
+        let found = tickets.get(&ticket.to_owned(), clock::now());
+        found.cloned().ok_or(LoginFault::UnknownLink)
+    }
+
+    fn remove(&self, ticket: &str) -> Option<Ticket> {
+        self.tickets.lock().remove(&ticket.to_owned())
+    }
+
+    fn add(&self, key: String, ticket: Ticket, owner: EntryOwner, until: Instant) {
+        let lifetime = EntryLifetime { now: clock::now(), until };
+        let removed = self.tickets.lock().insert(key, ticket, owner, lifetime);
+        for old in removed {
+            old.end_login();
+        }
+    }
+
+    /// Adds a login that waits for its owner. Each grant has at most one.
+    pub(crate) fn add_login(&self, ticket: String, login: Arc<PreparedLogin>) {
+        let (until, owner) = (login.until, entry_of(&login.slot));
+        let slot = Arc::clone(&login.slot);
+        self.tickets.lock().retain_of(&owner.holder, |known| !known.is_of(&slot));
+        let new = Ticket { purpose: TicketPurpose::Login(login), browser: None };
+        self.add(ticket, new, owner, until);
+    }
+
+    /// Ends the logins of a slot.
+    pub(crate) fn end_logins(&self, slot: &Arc<GrantSlot>) {
+        let holder = entry_of(slot).holder;
+        let is_other = |login: &OpenLogin| !Arc::ptr_eq(&login.prepared.slot, slot);
+        self.logins.lock().retain_of(&holder, is_other);
+        self.tickets.lock().retain_of(&holder, |ticket| !ticket.is_of(slot));
+    }
+
+    fn open_login(&self, state: String, login: OpenLogin) {
+        let slot = Arc::clone(&login.prepared.slot);
+        let (owner, until) = (entry_of(&slot), login.prepared.until);
+        let mut logins = self.logins.lock();
+        logins.retain_of(&owner.holder, |open| !Arc::ptr_eq(&open.prepared.slot, &slot));
+        logins.insert(state, login, owner, EntryLifetime { now: clock::now(), until });
+    }
+
+    /// Takes a login. A state is valid for one response only.
+    fn take_login(&self, state: &str) -> Option<OpenLogin> {
+        let login = self.logins.lock().remove(&state.to_owned())?;
+        self.remove(&login.ticket);
+        Some(login)
+    }
+}
+
+impl Ticket {
+    fn is_of(&self, slot: &Arc<GrantSlot>) -> bool {
+        matches!(&self.purpose, TicketPurpose::Login(login) if Arc::ptr_eq(&login.slot, slot))
+    }
+
+    /// Ends the login of a ticket that another one displaced. Its owner gets another link.
+    fn end_login(self) {
+        if let TicketPurpose::Login(login) = self.purpose {
+            login.slot.end_login();
+        }
+    }
+
+    fn owner(&self) -> &GrantOwner {
+        match &self.purpose {
+            TicketPurpose::Login(login) => &login.slot.key.owner,
+            TicketPurpose::Visit(owner) => owner,
+        }
+    }
+
+    /// Refuses a browser if the login belongs to another one.
+    fn admit_browser(&self, browser: Option<BrowserId>) -> Result<(), LoginFault> {
+        match self.browser {
+            Some(first) if Some(first) != browser => Err(LoginFault::OtherBrowser),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GrantBook {
+    /// Creates a link that shows its owner's connections in one browser. It counts for the address
+    /// of the request.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if browsers cannot reach the gateway.
+    pub fn make_visit_link(&self, owner: GrantOwner, address: IpAddr) -> Result<Url, LoginFault> {
+        let ticket = draw_text()?;
+        let link = self.link_of(&ticket)?;
+        let entry = owner.entry_at(address, OWNER_SHARE);
+        let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
+        self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
+        Ok(link)
+    }
+
+    /// Returns the purpose of a link, for display in the browser that has opened it.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn read_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+    ) -> Result<TicketOffer, LoginFault> {
+        let ticket = self.tickets.find(ticket)?;
+        ticket.admit_browser(browser)?;
+        let owner = ticket.owner().clone();
+        let login = match &ticket.purpose {
+            TicketPurpose::Visit(_) => None,
+            TicketPurpose::Login(login) => Some(OfferedLogin {
+                server: login.server.clone(),
+                issuer: login.source.issuer.clone(),
+                scopes: login.source.scopes.to_string(),
+                endpoint: login.claim.endpoint.clone(),
+            }),
+        };
+        Ok(TicketOffer { owner, login })
+    }
+
+    /// Continues with a link after its owner has agreed in a browser, or at a terminal. From now on
+    /// the link is valid for that browser only. Returns the URL at which to log in, or `None` if
+    /// there is no login.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn accept_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+        before: Option<BrowserId>,
+    ) -> Result<Option<Url>, LoginFault> {
+        let found = self.tickets.find(ticket)?;
+        found.admit_browser(before)?;
+        let TicketPurpose::Login(prepared) = &found.purpose else {
+            self.tickets.remove(ticket);
+            return Ok(None);
+        };
+        self.check_endpoint(prepared)?;
+        let key = ticket.to_owned();
+        if let Some(known) = self.tickets.tickets.lock().get_mut(&key, clock::now()) {
+            known.browser = browser;
+        }
+        let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
+        let request = AuthorizationRequest {
+            client_id: &prepared.source.client.id,
+            redirect: &prepared.redirect,
+            challenge: &verifier.challenge(),
+            state: &state,
+            resource: prepared.source.resource.as_deref(),
+            scopes: &prepared.source.scopes,
+            key: prepared.source.dpop.as_ref().map(|key| &*key.thumbprint),
+        };
+        let link = request.link(&prepared.claim.endpoint);
+        let (prepared, ticket) = (Arc::clone(prepared), ticket.to_owned());
+        self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser });
+        Ok(Some(link))
+    }
+
+    /// Ends a link after its owner has refused in a browser.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn decline_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+    ) -> Result<(), LoginFault> {
+        self.tickets.find(ticket)?.admit_browser(browser)?;
+        if let Some(removed) = self.tickets.remove(ticket) {
+            removed.end_login();
+        }
+        Ok(())
+    }
+
+    /// Accepts an authorization server's response from a browser, exchanges its code, and stores
+    /// the grant. Returns the server that can be used from now on.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if no login of this browser waits for the response, or if there is no token
+    /// for it.
+    pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
+        let answer = AuthorizationAnswer::parse(brought.query)?;
+        let state = answer.state.as_deref().unwrap_or_default();
+        let login = self.tickets.take_login(state);
+        let login = login.filter(|login| login.prepared.until > clock::now());
+        let login = login.ok_or(AuthorizationAnswerError::UnknownState)?;
+        let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
+        let exchange = async {
+            // The browser must be the one in which the person agreed, not that of a person who
+            // received a link from an attacker.
+            if login.browser != brought.browser {
+                return Err(LoginFault::OtherBrowser);
+            }
+            // RFC 9700, 4.4.2: each authorization server has its own redirect URI.
+            if redirect.path() != self.page_path(brought.path) {
+                return Err(AuthorizationAnswerError::OtherCallback.into());
+            }
+            self.check_endpoint(&login.prepared)?;
+            let code = answer.into_code(&source.issuer, *iss)?;
+            let (verifier, redirect) = (&login.verifier, redirect.as_str());
+            source.ask(TokenGrant::Code { code: &code, verifier, redirect }).await
+        };
+        let tokens = match exchange.await {
+            Ok(tokens) => tokens,
+            Err(fault) => {
+                let reason = error_chain(&fault);
+                tracing::warn!(%server, reason, "a login did not succeed");
+                if fault.is_unknown_client() {
+                    self.forget_client(source).await;
+                }
+                slot.end_login();
+                return Err(fault);
+            }
+        };
+        self.store_grant(slot, OauthGrant::new(tokens, source.clone())).await;
+        slot.end_login();
+        tracing::info!(%server, "a login succeeded");
+        Ok(server.clone())
+    }
+
+    /// Checks once more that the endpoint of a login belongs to its issuer.
+    fn check_endpoint(&self, login: &PreparedLogin) -> Result<(), LoginFault> {
+        let checked = self.endpoints.check(&login.claim);
+        checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
+    }
+}
+
+/// Returns the table entry of a login. Clients and addresses have their share. The gateway itself,
+/// which logs in at many servers, has a larger one.
+fn entry_of(slot: &GrantSlot) -> EntryOwner {
+    let (holder, share) = match slot.key.owner.client_name() {
+        Some(name) => (Holder::Client(Arc::clone(name)), OWNER_SHARE),
+        None => (Holder::Client("".into()), GATEWAY_SHARE),
+    };
+    EntryOwner { holder, share, address: *slot.address.lock() }
+}
+
+/// Maximum number of open links, and of logins.
+const TICKET_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
+/// Maximum number of links, and of logins, of one client.
+const OWNER_SHARE: usize = 256;
+/// Maximum number of links, and of logins, of the gateway itself: one for each server.
+const GATEWAY_SHARE: usize = 5000;
+
+#[cfg(test)]
+mod tests;
