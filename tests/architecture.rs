@@ -50,10 +50,11 @@ const AREAS: [Area; 1] = [Area {
         "fault",
         "credentials",
         "outbound",
+        "openapi",
         "child",
     ],
     against: &[
-        ("fault.rs", "transport", 2),
+        ("fault.rs", "transport", 1),
         ("outbound/guard.rs", "transport", 1),
         ("outbound/mod.rs", "fault", 1),
         ("outbound/mod.rs", "transport", 2),

@@ -19,8 +19,8 @@ use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::child::SpawnError;
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
+use crate::upstream::openapi::document::DocumentFault;
 use crate::upstream::transport::http::aws::SignatureFault;
-use crate::upstream::transport::openapi::DocumentFault;
 
 /// Error of a call to a server. Cheap to clone, because a lost connection fails many calls. Rare
 /// and large evidence is boxed, because results that may contain an error are moved on every call.

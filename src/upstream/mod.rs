@@ -7,8 +7,8 @@
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
 //! messages outside responses. [`credentials`] chooses the token for a request, and [`outbound`]
-//! sends requests to URLs that are learned at run time. [`child`] starts child processes and
-//! confines them. [`login_relay`] forwards logins of clients to authorization servers, and
+//! sends requests to URLs that are learned at run time. [`openapi`] reads descriptions of plain HTTP APIs,
+//! and [`child`] starts child processes and confines them. [`login_relay`] forwards logins of clients to authorization servers, and
 //! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
 //! this: they hand over a permitted call and receive a reply.
 
@@ -21,6 +21,7 @@ mod issuer_fetch;
 mod lists;
 mod login_relay;
 mod notifications;
+mod openapi;
 mod outbound;
 mod owner;
 mod peer;
@@ -49,6 +50,7 @@ pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard, SubscriptionHub,
     SubscriptionRefusal, Subscriptions, Topic,
 };
+pub use openapi::document::{DocumentFault, MANY_TOOLS};
 pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use peer::{ChangeCapabilities, Peer};
@@ -62,7 +64,7 @@ pub use transport::http::aws::SignatureFault;
 pub use transport::http::{
     HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
 };
-pub use transport::openapi::{ApiSurvey, DocumentFault, MANY_TOOLS, SurveyedTool, survey_api};
+pub use transport::openapi::{ApiSurvey, SurveyedTool, survey_api};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,34 +1,14 @@
 //! Plain HTTP APIs: servers that do not speak MCP, described by an OpenAPI document.
 //!
 //! To the modules above, such an API is a Modern server like any other: an [`OpenApiServer`] lists
-//! tools and answers calls. A document passes through [`source`] (reading), [`tree`] (parsing),
-//! [`references`] (its files), [`document`] (the API), [`operation`] with [`fields`], [`inputs`]
-//! and [`schema`] (its tools). A call passes through [`request`] with [`parameters`], [`body`] and
-//! [`security`], the HTTP client of [`super::http`], and [`answer`].
+//! tools and answers calls. [`source`] reads the document, [`crate::upstream::openapi`] makes tools
+//! of it and requests of their calls, and the HTTP client of [`super::http`] sends them.
 //!
 //! The document decides the form of requests, but never their destination. All requests go to the
 //! origin that the configuration names, and no argument leaves its position in them.
 
-mod answer;
-mod base;
-mod body;
-mod document;
-mod fields;
-mod inputs;
-mod names;
-mod operation;
-mod outputs;
-mod parameters;
-mod references;
-mod request;
-mod resources;
-mod schema;
-mod security;
-mod selection;
 mod source;
 mod survey;
-mod tool_texts;
-mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,11 +40,10 @@ use crate::upstream::transport::http::{
 };
 use crate::upstream::transport::large_message::work_on_message;
 
-use answer::ApiAnswer;
-use document::ApiDescription;
-pub use document::{DocumentFault, MANY_TOOLS};
-use operation::ApiOperation;
-use request::ApiRequest;
+use crate::upstream::openapi::answer::{self, ApiAnswer};
+use crate::upstream::openapi::document::ApiDescription;
+use crate::upstream::openapi::operation::ApiOperation;
+use crate::upstream::openapi::request::ApiRequest;
 use source::{DocumentLoader, DocumentVersion, LoadedDocument};
 pub use survey::{ApiSurvey, SurveyedTool, survey_api};
 

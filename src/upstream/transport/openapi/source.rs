@@ -23,9 +23,9 @@ use crate::text::clip;
 use crate::upstream::transport::http::{HttpClient, RedirectedTo, decode_body};
 use crate::upstream::{SetupFault, UpstreamError};
 
-use super::document::{ApiDescription, DocumentFault, describe_api};
-use super::references::{DocumentSet, external_files};
-use super::tree::{MAX_BYTES, TreeBudget, parse_tree};
+use crate::upstream::openapi::document::{ApiDescription, DocumentFault, describe_api};
+use crate::upstream::openapi::references::{DocumentSet, external_files};
+use crate::upstream::openapi::tree::{MAX_BYTES, TreeBudget, parse_tree};
 
 /// Reads the document of one API.
 pub(super) struct DocumentLoader {

@@ -13,8 +13,8 @@ use crate::codec::file::FileReader;
 use crate::config::{OpenApiConfig, ServerConfig};
 use crate::upstream::{SetupFault, UpstreamError};
 
-use super::document::ApiDescription;
 use super::source::DocumentLoader;
+use crate::upstream::openapi::document::ApiDescription;
 
 /// An API, as its document describes it.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::document::{LONGEST_TEXT, LONGEST_TITLE, label};
 use super::operation::OperationPlace;
 
 /// Returns the name of the tool: the operation's id, or otherwise its method and path.
-pub(super) fn name_tool(place: OperationPlace<'_>) -> String {
+pub(crate) fn name_tool(place: OperationPlace<'_>) -> String {
     let id = place.operation.text("operationId").filter(|id| !id.trim().is_empty());
     let by_path = || format!("{}_{}", place.method.as_str().to_lowercase(), place.path);
     let name = id.map_or_else(by_path, |id| id.trim().to_owned());
@@ -30,7 +30,7 @@ pub(super) fn name_tool(place: OperationPlace<'_>) -> String {
     if plain.is_empty() { "operation".to_owned() } else { plain.to_owned() }
 }
 
-pub(super) fn describe_tool(place: OperationPlace<'_>) -> String {
+pub(crate) fn describe_tool(place: OperationPlace<'_>) -> String {
     let text = |key| place.operation.text(key).map(str::trim).filter(|text| !text.is_empty());
     let (summary, description) = (text("summary"), text("description"));
     let mut parts: Vec<_> = summary.into_iter().collect();
@@ -45,7 +45,7 @@ pub(super) fn describe_tool(place: OperationPlace<'_>) -> String {
     clip(&whole, LONGEST_TEXT).to_owned()
 }
 
-pub(super) fn write_annotations(place: OperationPlace<'_>) -> Value {
+pub(crate) fn write_annotations(place: OperationPlace<'_>) -> Value {
     let mut hints = json!({});
     let method = place.method;
     let mut hint = |key: &str, value: Value| {

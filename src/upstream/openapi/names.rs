@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 /// Names in use, each with the next number to try for a suffix.
 #[derive(Debug, Default)]
-pub(super) struct TakenNames(HashMap<String, u32>);
+pub(crate) struct TakenNames(HashMap<String, u32>);
 
 impl TakenNames {
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// Takes the name, or the name with the first free number appended. Thousands of equal names
     /// take no longer than as many different ones.
-    pub(super) fn take(&mut self, name: &str) -> String {
+    pub(crate) fn take(&mut self, name: &str) -> String {
         let mut free = name.to_owned();
         while self.contains(&free) {
             let Some(number) = self.0.get_mut(name) else { break };

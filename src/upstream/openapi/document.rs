@@ -101,35 +101,35 @@ impl From<TreeFault> for DocumentFault {
 }
 
 /// An API as its document describes it.
-pub(super) struct ApiDescription {
+pub(crate) struct ApiDescription {
     /// Base URL of the operations' paths.
-    pub(super) base: Url,
+    pub(crate) base: Url,
     /// Operations by the names of their tools.
-    pub(super) operations: HashMap<String, Arc<ApiOperation>>,
+    pub(crate) operations: HashMap<String, Arc<ApiOperation>>,
     /// Tools as raw elements of a list, with the labels of their operations.
-    pub(super) tools: Vec<(String, String, Bytes)>,
+    pub(crate) tools: Vec<(String, String, Bytes)>,
     /// Operations that are offered as resources.
-    pub(super) resources: Vec<ApiResource>,
+    pub(crate) resources: Vec<ApiResource>,
     /// Operations that are not offered, and the reasons.
-    pub(super) left_out: Vec<(String, OperationFault)>,
+    pub(crate) left_out: Vec<(String, OperationFault)>,
     /// Security schemes that operations need and that have no value.
-    pub(super) missing_schemes: BTreeSet<String>,
+    pub(crate) missing_schemes: BTreeSet<String>,
     /// Names in `auth` that are not security schemes of the document, or with a value of another
     /// kind than the scheme needs.
-    pub(super) unknown_schemes: Vec<String>,
+    pub(crate) unknown_schemes: Vec<String>,
     /// Names in `auth` of schemes that no operation requires.
-    pub(super) unused_schemes: Vec<String>,
+    pub(crate) unused_schemes: Vec<String>,
     /// Title and version of the API.
-    pub(super) title: String,
-    pub(super) version: String,
-    pub(super) instructions: Option<String>,
+    pub(crate) title: String,
+    pub(crate) version: String,
+    pub(crate) instructions: Option<String>,
 }
 
 /// Reads a document.
 ///
 /// # Errors
 /// [`DocumentFault`] if nothing in it can be used. Single unusable operations are left out.
-pub(super) fn describe_api(
+pub(crate) fn describe_api(
     set: &DocumentSet,
     config: &OpenApiConfig,
 ) -> Result<ApiDescription, DocumentFault> {
@@ -259,7 +259,7 @@ impl ApiDescription {
     }
 
     /// Returns remarks for the operator besides the operations that are left out.
-    pub(super) fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
+    pub(crate) fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
         let missing = self
             .missing_schemes
             .iter()
@@ -288,25 +288,25 @@ impl ApiDescription {
     }
 
     /// Returns the result of `resources/list`.
-    pub(super) fn resources_result(&self, ttl_ms: u64) -> Bytes {
+    pub(crate) fn resources_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| !one.is_template);
         list_result("resources", listed.map(|one| &one.element), ttl_ms)
     }
 
     /// Returns the result of `resources/templates/list`.
-    pub(super) fn templates_result(&self, ttl_ms: u64) -> Bytes {
+    pub(crate) fn templates_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| one.is_template);
         list_result("resourceTemplates", listed.map(|one| &one.element), ttl_ms)
     }
 
     /// Returns the result of `tools/list`.
-    pub(super) fn tools_result(&self, ttl_ms: u64) -> Bytes {
+    pub(crate) fn tools_result(&self, ttl_ms: u64) -> Bytes {
         list_result("tools", self.tools.iter().map(|(_, _, tool)| tool), ttl_ms)
     }
 }
 
 /// Returns the result of a list request, all on one page.
-pub(super) fn list_result<'a>(
+pub(crate) fn list_result<'a>(
     member: &str,
     items: impl Iterator<Item = &'a Bytes>,
     ttl_ms: u64,
@@ -387,7 +387,7 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
 }
 
 /// Returns method and path of an operation.
-pub(super) fn label(place: OperationPlace<'_>) -> String {
+pub(crate) fn label(place: OperationPlace<'_>) -> String {
     format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
 }
 
@@ -411,9 +411,9 @@ pub const MANY_TOOLS: usize = 40;
 /// Maximum size in bytes of all tools and resources of a document.
 const MAX_TOOLS_BYTES: usize = 48 * 1024 * 1024;
 /// Maximum length in bytes of a tool's description, and of the API's.
-pub(super) const LONGEST_TEXT: usize = 4096;
+pub(crate) const LONGEST_TEXT: usize = 4096;
 /// Maximum length in bytes of a title, a name or a path.
-pub(super) const LONGEST_TITLE: usize = 200;
+pub(crate) const LONGEST_TITLE: usize = 200;
 
 #[cfg(test)]
 mod tests;

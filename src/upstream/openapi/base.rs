@@ -11,7 +11,7 @@ use super::references::{DocumentSet, Node};
 
 /// Returns the URL of the server for requests: the configured one, or the first in the document if
 /// the document may choose.
-pub(super) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
+pub(crate) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
     if let Some(base) = &config.base_url {
         return Ok(base.clone());
     }
@@ -79,7 +79,7 @@ fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
 }
 
 /// Refuses an operation if it, or its path, names a server other than the API's.
-pub(super) fn check_servers(
+pub(crate) fn check_servers(
     place: OperationPlace<'_>,
     base: &Url,
     config: &OpenApiConfig,

@@ -10,7 +10,7 @@ use super::super::references::Node;
 
 /// Returns the value of a keyword that takes no schema, if 2020-12 has the keyword and allows the
 /// value.
-pub(super) fn plain_keyword(key: &str, node: Node<'_>, depth: usize) -> Option<Value> {
+pub(crate) fn plain_keyword(key: &str, node: Node<'_>, depth: usize) -> Option<Value> {
     let value = node.value;
     let is_kept = match key {
         "type" => return allowed_type(value),
@@ -55,7 +55,7 @@ fn distinct_texts(value: &Value) -> Option<Value> {
 
 /// Translates bounds of 3.0, where `exclusiveMinimum: true` makes `minimum` exclusive. The maximum
 /// works likewise.
-pub(super) fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<String, Value>) {
+pub(crate) fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<String, Value>) {
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if members.get(exclusive) == Some(&Value::Bool(true))
             && let Some(value) = schema.remove(bound)
@@ -66,7 +66,7 @@ pub(super) fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<St
 }
 
 /// Allows `null` besides the type, which is `nullable: true` in 3.0.
-pub(super) fn allow_null(mut schema: Map<String, Value>) -> Value {
+pub(crate) fn allow_null(mut schema: Map<String, Value>) -> Value {
     if schema.is_empty() {
         return Value::Object(schema);
     }

@@ -11,7 +11,7 @@ use super::names::TakenNames;
 use super::schema::ConvertedSchema;
 
 /// Arguments of a tool while they are collected.
-pub(super) struct ToolInputs {
+pub(crate) struct ToolInputs {
     empty_strings: EmptyStrings,
     properties: Map<String, Value>,
     required: Vec<String>,
@@ -20,24 +20,24 @@ pub(super) struct ToolInputs {
 }
 
 /// An argument before its name is chosen.
-pub(super) struct NewArgument<'a> {
+pub(crate) struct NewArgument<'a> {
     /// The name in the document.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// Suffix for the name if it is taken.
-    pub(super) suffix: &'a str,
-    pub(super) description: Option<&'a str>,
-    pub(super) schema: ConvertedSchema,
-    pub(super) required: bool,
+    pub(crate) suffix: &'a str,
+    pub(crate) description: Option<&'a str>,
+    pub(crate) schema: ConvertedSchema,
+    pub(crate) required: bool,
 }
 
 impl ToolInputs {
-    pub(super) fn new(empty_strings: EmptyStrings) -> Self {
+    pub(crate) fn new(empty_strings: EmptyStrings) -> Self {
         let (properties, required, needs, taken) = Default::default();
         Self { empty_strings, properties, required, needs, taken }
     }
 
     /// Adds an argument, and returns its name.
-    pub(super) fn add(&mut self, argument: NewArgument<'_>) -> String {
+    pub(crate) fn add(&mut self, argument: NewArgument<'_>) -> String {
         let NewArgument { name, suffix, description, schema, required } = argument;
         let plain = plain_name(name, suffix);
         let name = if self.taken.contains(&plain) {
@@ -60,7 +60,7 @@ impl ToolInputs {
     }
 
     /// Returns the input schema.
-    pub(super) fn into_schema(self) -> ConvertedSchema {
+    pub(crate) fn into_schema(self) -> ConvertedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
         if let (false, Value::Object(members)) = (self.required.is_empty(), &mut schema) {
             members.insert("required".into(), self.required.into());

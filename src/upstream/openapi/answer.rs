@@ -20,14 +20,14 @@ use super::operation::ApiOperation;
 use super::outputs::ResultWrapping;
 
 /// A response with its body read.
-pub(super) struct ApiAnswer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct ApiAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// The content of a body, by its media type.
-pub(super) enum AnswerContent<'a> {
+pub(crate) enum AnswerContent<'a> {
     /// Valid JSON.
     Json(&'a RawValue),
     /// Text.
@@ -39,7 +39,7 @@ pub(super) enum AnswerContent<'a> {
 impl ApiAnswer {
     /// Masks the gateway's credentials in a text body, because some APIs repeat the request's
     /// headers.
-    pub(super) fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
+    pub(crate) fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
         let Ok(text) = std::str::from_utf8(&self.body) else { return self };
         if let Cow::Owned(masked) = secrets.hide_credentials_in(text) {
             self.body = masked.into();
@@ -48,14 +48,14 @@ impl ApiAnswer {
     }
 
     /// Returns the media type without its parameters, in lower case.
-    pub(super) fn media_type(&self) -> String {
+    pub(crate) fn media_type(&self) -> String {
         let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         media_type_essence(value.unwrap_or_default())
     }
 
     /// Returns the content of the body by its media type. Without a media type, the first kind that
     /// fits is used.
-    pub(super) fn content(&self) -> AnswerContent<'_> {
+    pub(crate) fn content(&self) -> AnswerContent<'_> {
         let media_type = self.media_type();
         let body = skip_byte_order_mark(&self.body);
         let json = || parse_json(body).map(AnswerContent::Json);
@@ -84,7 +84,7 @@ impl ApiAnswer {
 
     /// Returns the result of a call of the operation's tool. `uri` names the requested resource,
     /// without its query.
-    pub(super) fn tool_result(
+    pub(crate) fn tool_result(
         &self,
         operation: &ApiOperation,
         uri: &str,
@@ -143,12 +143,12 @@ impl ApiAnswer {
     }
 
     /// Returns the body in base64.
-    pub(super) fn base64(&self) -> String {
+    pub(crate) fn base64(&self) -> String {
         STANDARD.encode(&self.body)
     }
 
     /// Returns the status and the server's message, without the secrets that servers repeat.
-    pub(super) fn error_text(&self, secrets: &ServerSecrets) -> String {
+    pub(crate) fn error_text(&self, secrets: &ServerSecrets) -> String {
         let mut text = format!("HTTP {}", self.status);
         let body = match self.content() {
             AnswerContent::Json(json) => Cow::Borrowed(json.get()),
@@ -167,7 +167,7 @@ impl ApiAnswer {
     }
 
     /// Returns the headers for the model's next request, as a `_meta` with its comma.
-    pub(super) fn meta(&self, secrets: &ServerSecrets) -> String {
+    pub(crate) fn meta(&self, secrets: &ServerSecrets) -> String {
         let mut members = Vec::new();
         for (name, header) in META_HEADERS {
             // Several lines of a list form one list (RFC 9110, section 5.3).
@@ -192,12 +192,12 @@ fn parse_json(body: &[u8]) -> Option<&RawValue> {
 }
 
 /// Returns a content block of text.
-pub(super) fn text_block(text: &str) -> String {
+pub(crate) fn text_block(text: &str) -> String {
     format!("{{\"type\":\"text\",\"text\":{}}}", string(text))
 }
 
 /// Returns the result of a call that was not sent. The model can correct the call.
-pub(super) fn refusal(fault: &dyn std::error::Error) -> String {
+pub(crate) fn refusal(fault: &dyn std::error::Error) -> String {
     format!("{{\"content\":[{}],\"isError\":true}}", text_block(&fault.to_string()))
 }
 

@@ -21,7 +21,7 @@ use keywords::{allow_null, plain_keyword, translate_bounds};
 
 /// Schema dialect of a document's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SchemaDialect {
+pub(crate) enum SchemaDialect {
     /// OpenAPI 3.0: a dialect of its own.
     V3_0,
     /// OpenAPI 3.1: JSON Schema 2020-12.
@@ -30,7 +30,7 @@ pub(super) enum SchemaDialect {
 
 /// Direction in which a schema's values travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// To the server. Properties that are `readOnly` are left out.
     Request,
     /// From the server. Properties that are `writeOnly` are left out.
@@ -39,37 +39,37 @@ pub(super) enum Direction {
 
 /// A converted schema, and the definitions to which it refers directly.
 #[derive(Debug, Clone)]
-pub(super) struct ConvertedSchema {
-    pub(super) schema: Value,
+pub(crate) struct ConvertedSchema {
+    pub(crate) schema: Value,
     needs: Vec<usize>,
 }
 
 impl ConvertedSchema {
     /// Creates a schema without references.
-    pub(super) fn plain(schema: Value) -> Self {
+    pub(crate) fn plain(schema: Value) -> Self {
         Self { schema, needs: Vec::new() }
     }
 
     /// Returns the same definitions with another schema, which may contain this one.
-    pub(super) fn wrap(self, wrap: impl FnOnce(Value) -> Value) -> Self {
+    pub(crate) fn wrap(self, wrap: impl FnOnce(Value) -> Value) -> Self {
         Self { schema: wrap(self.schema), needs: self.needs }
     }
 
     /// Returns the schema alone, and adds its definitions to `needs`.
-    pub(super) fn part_into(self, needs: &mut Vec<usize>) -> Value {
+    pub(crate) fn part_into(self, needs: &mut Vec<usize>) -> Value {
         needs.extend(self.needs);
         self.schema
     }
 
     /// Creates a schema with these definitions.
-    pub(super) fn of_parts(schema: Value, needs: Vec<usize>) -> Self {
+    pub(crate) fn of_parts(schema: Value, needs: Vec<usize>) -> Self {
         Self { schema, needs }
     }
 }
 
 /// Fault that makes a schema unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SchemaFault {
+pub(crate) enum SchemaFault {
     /// A reference cannot be resolved.
     #[error(transparent)]
     Reference(#[from] ReferenceFault),
@@ -85,7 +85,7 @@ pub(super) enum SchemaFault {
 }
 
 /// Schemas of a document that travel in one direction.
-pub(super) struct SchemaBook<'a> {
+pub(crate) struct SchemaBook<'a> {
     dialect: SchemaDialect,
     direction: Direction,
     places: HashMap<SchemaPlace, usize>,
@@ -105,7 +105,7 @@ struct Definition<'a> {
 }
 
 impl<'a> SchemaBook<'a> {
-    pub(super) fn new(dialect: SchemaDialect, direction: Direction) -> Self {
+    pub(crate) fn new(dialect: SchemaDialect, direction: Direction) -> Self {
         let (places, names, definitions, patterns) = Default::default();
         let room = MAX_DEFINITION_BYTES;
         Self { dialect, direction, places, names, definitions, room, patterns }
@@ -115,7 +115,7 @@ impl<'a> SchemaBook<'a> {
     ///
     /// # Errors
     /// [`SchemaFault`] if one of its own references cannot be resolved.
-    pub(super) fn convert(&mut self, node: Node<'a>) -> Result<ConvertedSchema, SchemaFault> {
+    pub(crate) fn convert(&mut self, node: Node<'a>) -> Result<ConvertedSchema, SchemaFault> {
         let mut needs = Vec::new();
         let first = self.definitions.len();
         let schema = self.rewrite(node, ROOT_DEPTH, &mut needs);
@@ -150,7 +150,7 @@ impl<'a> SchemaBook<'a> {
     ///
     /// # Errors
     /// [`SchemaFault`] of the schema, or of a definition.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         schema: &ConvertedSchema,
         max: usize,

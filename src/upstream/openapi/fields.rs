@@ -15,7 +15,7 @@ use super::references::{Node, ReferenceFault};
 use super::schema::ConvertedSchema;
 
 impl<'a> DocumentReader<'a> {
-    pub(super) fn read_body(
+    pub(crate) fn read_body(
         &mut self,
         operation: Node<'a>,
         inputs: &mut ToolInputs,

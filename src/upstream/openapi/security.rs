@@ -14,7 +14,7 @@ use super::references::Node;
 
 /// A credential in the position that its scheme names.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum AppliedCredential {
+pub(crate) enum AppliedCredential {
     /// A header. Its value is marked as sensitive.
     Header(HeaderName, HeaderValue),
     /// Name and value of a query parameter, encoded.
@@ -25,15 +25,15 @@ pub(super) enum AppliedCredential {
 
 /// The credentials of one operation.
 #[derive(Clone, Default)]
-pub(super) struct OperationSecurity {
-    pub(super) credentials: Vec<AppliedCredential>,
+pub(crate) struct OperationSecurity {
+    pub(crate) credentials: Vec<AppliedCredential>,
     /// Schemes without a value, if none of the alternatives is complete.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
 }
 
 impl OperationSecurity {
     /// Returns true if one of the credentials is the value of this parameter.
-    pub(super) fn supplies(&self, parameter: Node<'_>) -> bool {
+    pub(crate) fn supplies(&self, parameter: Node<'_>) -> bool {
         let name = parameter.text("name").unwrap_or_default();
         let place = parameter.text("in").unwrap_or_default();
         self.credentials.iter().any(|credential| match credential {
@@ -47,7 +47,7 @@ impl OperationSecurity {
 }
 
 /// The schemes of a document, with the configured credentials.
-pub(super) struct SecuritySchemes<'a> {
+pub(crate) struct SecuritySchemes<'a> {
     root: Node<'a>,
     config: &'a OpenApiConfig,
     /// Names of the schemes that operations require.
@@ -55,13 +55,13 @@ pub(super) struct SecuritySchemes<'a> {
 }
 
 impl<'a> SecuritySchemes<'a> {
-    pub(super) fn new(root: Node<'a>, config: &'a OpenApiConfig) -> Self {
+    pub(crate) fn new(root: Node<'a>, config: &'a OpenApiConfig) -> Self {
         Self { root, config, asked: HashSet::new() }
     }
 
     /// Returns the credentials for an operation: those of the first alternative in which every
     /// scheme has a value. If there is none, returns the missing schemes.
-    pub(super) fn apply(&mut self, operation: Node<'a>) -> OperationSecurity {
+    pub(crate) fn apply(&mut self, operation: Node<'a>) -> OperationSecurity {
         let wanted = operation.find("security").or_else(|| self.root.find("security"));
         let requirements = wanted.into_iter().flat_map(Node::items).flat_map(Node::members);
         self.asked.extend(requirements.map(|(name, _)| name));
@@ -89,7 +89,7 @@ impl<'a> SecuritySchemes<'a> {
 
     /// Returns the names in `auth` that are not schemes of the document, or with a value that does
     /// not fit the scheme.
-    pub(super) fn unknown_names(&self) -> Vec<String> {
+    pub(crate) fn unknown_names(&self) -> Vec<String> {
         let known = |name: &str| {
             self.find_scheme(name).is_some_and(|scheme| {
                 let mut configured = self.config.auth.iter().filter(|(known, _)| known == name);
@@ -101,7 +101,7 @@ impl<'a> SecuritySchemes<'a> {
     }
 
     /// Returns the names in `auth` of schemes that no operation requires.
-    pub(super) fn unused_names(&self) -> Vec<String> {
+    pub(crate) fn unused_names(&self) -> Vec<String> {
         let names = self.config.auth.iter().map(|(name, _)| name);
         let is_unused = |name: &&String| {
             self.find_scheme(name).is_some() && !self.asked.contains(name.as_str())
@@ -168,7 +168,7 @@ fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<A
 }
 
 /// Returns true if only the gateway may set a header: it belongs to the connection or to the body.
-pub(super) fn is_connection_header(name: &str) -> bool {
+pub(crate) fn is_connection_header(name: &str) -> bool {
     const OWN: [&str; 14] = [
         "accept",
         "content-type",

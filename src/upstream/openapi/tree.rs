@@ -14,7 +14,7 @@ use crate::text::{clip, escape_controls, escape_pointer_step};
 
 /// Error while parsing a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TreeFault {
+pub(crate) enum TreeFault {
     /// The document is larger than the limit.
     #[error("the document has more than {max} bytes")]
     TooLarge {
@@ -44,7 +44,7 @@ pub(super) enum TreeFault {
 
 /// A bound of a document's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TreeSizeFault {
+pub(crate) enum TreeSizeFault {
     /// Too many values.
     #[error("the document has more than {MAX_VALUES} values")]
     Values,
@@ -61,7 +61,7 @@ pub(super) enum TreeSizeFault {
 
 /// Amount that the files of one document may still use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TreeBudget {
+pub(crate) struct TreeBudget {
     bytes: usize,
     values: usize,
     text: usize,
@@ -77,7 +77,7 @@ impl Default for TreeBudget {
 ///
 /// # Errors
 /// [`TreeFault`].
-pub(super) fn parse_tree(bytes: &[u8], budget: &mut TreeBudget) -> Result<Value, TreeFault> {
+pub(crate) fn parse_tree(bytes: &[u8], budget: &mut TreeBudget) -> Result<Value, TreeFault> {
     let left = budget.bytes.checked_sub(bytes.len());
     budget.bytes = left.ok_or(TreeFault::TooLarge { max: MAX_BYTES })?;
     let text = std::str::from_utf8(bytes).map_err(|_| TreeFault::NotText)?;
@@ -174,7 +174,7 @@ impl TreeState {
 }
 
 /// Returns a segment of a JSON pointer with its slash.
-pub(super) fn pointer_segment(key: &str) -> String {
+pub(crate) fn pointer_segment(key: &str) -> String {
     format!("/{}", escape_pointer_step(key))
 }
 
@@ -283,7 +283,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
 
 /// Maximum size in bytes of a document with all files to which it refers. The largest in common use
 /// have a third of it.
-pub(super) const MAX_BYTES: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of values. Each key and each use of an alias counts.
 const MAX_VALUES: usize = 3_000_000;
 /// Maximum number of values that YAML aliases expand to. Documents written by people have a few.

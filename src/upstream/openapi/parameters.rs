@@ -14,23 +14,23 @@ use crate::jsonrpc::{Members, text};
 
 /// One parameter of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ApiParameter {
+pub(crate) struct ApiParameter {
     /// Name of the tool's argument.
-    pub(super) argument: String,
+    pub(crate) argument: String,
     /// Name of the parameter itself.
-    pub(super) name: String,
-    pub(super) place: ParameterPlace,
-    pub(super) style: ParameterStyle,
+    pub(crate) name: String,
+    pub(crate) place: ParameterPlace,
+    pub(crate) style: ParameterStyle,
     /// Writes each item of a list, or member of an object, separately.
-    pub(super) explode: bool,
+    pub(crate) explode: bool,
     /// Keeps reserved characters unencoded, as far as they cannot end the value.
-    pub(super) allow_reserved: bool,
-    pub(super) required: bool,
+    pub(crate) allow_reserved: bool,
+    pub(crate) required: bool,
 }
 
 /// Position of a parameter in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ParameterPlace {
+pub(crate) enum ParameterPlace {
     Path,
     Query,
     Header(HeaderName),
@@ -39,7 +39,7 @@ pub(super) enum ParameterPlace {
 
 /// Encoding of a value with several parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParameterStyle {
+pub(crate) enum ParameterStyle {
     Matrix,
     Label,
     Form,
@@ -53,7 +53,7 @@ pub(super) enum ParameterStyle {
 
 impl ParameterStyle {
     /// Returns the style with this name, if it is allowed at the position.
-    pub(super) fn named(name: &str, place: &ParameterPlace) -> Option<Self> {
+    pub(crate) fn named(name: &str, place: &ParameterPlace) -> Option<Self> {
         Some(match (name, place) {
             ("matrix", ParameterPlace::Path) => Self::Matrix,
             ("label", ParameterPlace::Path) => Self::Label,
@@ -67,7 +67,7 @@ impl ParameterStyle {
     }
 
     /// Returns the default style at a position.
-    pub(super) fn usual(place: &ParameterPlace) -> Self {
+    pub(crate) fn usual(place: &ParameterPlace) -> Self {
         match place {
             ParameterPlace::Path | ParameterPlace::Header(_) => Self::Simple,
             ParameterPlace::Query | ParameterPlace::Cookie => Self::Form,
@@ -77,7 +77,7 @@ impl ParameterStyle {
 
 /// Reason that an argument cannot be sent. The text is for the model that chose the argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ArgumentFault {
+pub(crate) enum ArgumentFault {
     /// The arguments are not an object, or have a duplicate key.
     #[error("the arguments are not an object with distinct names")]
     Unreadable,
@@ -120,14 +120,14 @@ pub(super) enum ArgumentFault {
 }
 
 /// A value as parameters can carry it. Deeper nested values are written as JSON.
-pub(super) enum ParameterValue<'a> {
+pub(crate) enum ParameterValue<'a> {
     Single(Cow<'a, str>),
     List(Vec<Cow<'a, str>>),
     Pairs(Vec<(Cow<'a, str>, Cow<'a, str>)>),
 }
 
 impl<'a> ParameterValue<'a> {
-    pub(super) fn read(raw: &'a RawValue) -> Self {
+    pub(crate) fn read(raw: &'a RawValue) -> Self {
         match raw.get().as_bytes().first() {
             Some(b'[') => Self::List(list_items(raw).into_iter().map(plain_text).collect()),
             Some(b'{') => Self::Pairs(
@@ -159,15 +159,15 @@ impl<'a> ParameterValue<'a> {
 }
 
 /// Returns the text of a string, and the JSON of any other value.
-pub(super) fn plain_text(raw: &RawValue) -> Cow<'_, str> {
+pub(crate) fn plain_text(raw: &RawValue) -> Cow<'_, str> {
     text(raw).unwrap_or_else(|| raw.get().into())
 }
 
-pub(super) fn list_items(raw: &RawValue) -> Vec<&RawValue> {
+pub(crate) fn list_items(raw: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-pub(super) fn object_members(raw: &RawValue) -> Vec<(Cow<'_, str>, &RawValue)> {
+pub(crate) fn object_members(raw: &RawValue) -> Vec<(Cow<'_, str>, &RawValue)> {
     Members::parse_with_duplicates(raw.get().as_bytes()).map(|all| all.0).unwrap_or_default()
 }
 
@@ -176,7 +176,7 @@ impl ApiParameter {
     ///
     /// # Errors
     /// [`ArgumentFault`] if the path would lead elsewhere.
-    pub(super) fn write_path(&self, raw: &RawValue) -> Result<String, ArgumentFault> {
+    pub(crate) fn write_path(&self, raw: &RawValue) -> Result<String, ArgumentFault> {
         let value = ParameterValue::read(raw);
         let argument = || self.argument.clone();
         if value.is_empty() {
@@ -209,7 +209,7 @@ impl ApiParameter {
     ///
     /// # Errors
     /// [`ArgumentFault`] if it would end the header.
-    pub(super) fn write_header(&self, raw: &RawValue) -> Result<HeaderValue, ArgumentFault> {
+    pub(crate) fn write_header(&self, raw: &RawValue) -> Result<HeaderValue, ArgumentFault> {
         let text = match self.style {
             ParameterStyle::Json => raw.get().to_owned(),
             _ => join(&ParameterValue::read(raw), self.explode, [","; 2], str::to_owned),
@@ -222,7 +222,7 @@ impl ApiParameter {
     ///
     /// # Errors
     /// [`ArgumentFault::TooLong`].
-    pub(super) fn write_pairs(
+    pub(crate) fn write_pairs(
         &self,
         raw: &RawValue,
         pairs: &mut EncodedPairs,
@@ -235,7 +235,7 @@ impl ApiParameter {
 /// Pairs `name=value` of a query, of cookies or of a form: encoded, and of limited size, because a
 /// short argument can have a long encoding.
 #[derive(Debug)]
-pub(super) struct EncodedPairs {
+pub(crate) struct EncodedPairs {
     pairs: Vec<(String, String)>,
     /// Number of bytes left.
     room: usize,
@@ -243,23 +243,23 @@ pub(super) struct EncodedPairs {
 
 impl EncodedPairs {
     /// Creates an empty set of pairs with a limit in bytes.
-    pub(super) fn within(room: usize) -> Self {
+    pub(crate) fn within(room: usize) -> Self {
         Self { pairs: Vec::new(), room }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
     /// Joins all pairs with a separator.
-    pub(super) fn join(&self, between: &str) -> String {
+    pub(crate) fn join(&self, between: &str) -> String {
         let pairs = self.pairs.iter().map(|(name, value)| format!("{name}={value}"));
         pairs.collect::<Vec<_>>().join(between)
     }
 
     /// Sets a pair, and removes all others with its name: an argument must not replace a
     /// credential.
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.pairs.retain(|(other, _)| other != name);
         self.pairs.push((name.to_owned(), value.to_owned()));
     }
@@ -268,7 +268,7 @@ impl EncodedPairs {
     ///
     /// # Errors
     /// [`ArgumentFault::TooLong`].
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         name: &str,
         raw: &RawValue,
@@ -358,12 +358,12 @@ fn join(
 }
 
 /// Percent-encodes everything except unreserved characters (RFC 3986, 2.3).
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// Like [`encode`], but keeps the reserved characters that do not end a value in a query.
-pub(super) fn encode_some(text: &str) -> String {
+pub(crate) fn encode_some(text: &str) -> String {
     utf8_percent_encode(text, ENDS_VALUE).to_string()
 }
 

@@ -21,12 +21,12 @@ use super::operation::{ApiOperation, OperationFault, PathPiece};
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
 
 /// An operation that is offered as a resource or a template.
-pub(super) struct ApiResource {
-    pub(super) operation: Arc<ApiOperation>,
+pub(crate) struct ApiResource {
+    pub(crate) operation: Arc<ApiOperation>,
     /// True if it has parameters.
-    pub(super) is_template: bool,
+    pub(crate) is_template: bool,
     /// Its element in the list.
-    pub(super) element: Bytes,
+    pub(crate) element: Bytes,
     /// Scheme, host and port.
     origin: String,
 }
@@ -36,7 +36,7 @@ impl ApiResource {
     ///
     /// # Errors
     /// [`OperationFault::NoResource`] if a URI alone does not determine the request.
-    pub(super) fn new(
+    pub(crate) fn new(
         operation: ApiOperation,
         base: &Url,
         (name, description): (&str, &str),
@@ -76,7 +76,7 @@ impl ApiResource {
     }
 
     /// Returns the arguments in a URI, or `None` if the URI belongs to another resource.
-    pub(super) fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
+    pub(crate) fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
         let rest = uri.strip_prefix(&self.origin)?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut arguments = Map::new();
@@ -135,7 +135,7 @@ impl ApiAnswer {
     ///
     /// # Errors
     /// The status and the text of an unsuccessful response.
-    pub(super) fn read_result(
+    pub(crate) fn read_result(
         &self,
         uri: &str,
         secrets: &ServerSecrets,

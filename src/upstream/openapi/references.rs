@@ -1,7 +1,7 @@
 //! Files of one document, and the targets of `$ref` in them.
 //!
 //! Nothing is fetched here. [`external_files`] returns the files to which a tree refers, and
-//! [`super::source`] reads them before any reference is resolved. Only files of the document's own
+//! `transport::openapi` reads them before any reference is resolved. Only files of the document's own
 //! origin, or below its own folder, are ever named: a document must not make the gateway read other
 //! addresses or files.
 
@@ -16,7 +16,7 @@ use crate::text::clip;
 
 /// Error while resolving a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ReferenceFault {
+pub(crate) enum ReferenceFault {
     /// The target does not exist.
     #[error("the reference {target:?} leads nowhere")]
     Dangling {
@@ -47,7 +47,7 @@ pub(super) enum ReferenceFault {
 
 /// A document with the files to which it refers.
 #[derive(Debug)]
-pub(super) struct DocumentSet {
+pub(crate) struct DocumentSet {
     /// The document itself comes first.
     files: Vec<DocumentFile>,
     /// Files that the document names and that cannot be read, and the reasons.
@@ -69,29 +69,29 @@ struct DocumentFile {
 
 impl DocumentSet {
     /// Creates a set from a document and the address from which it was read.
-    pub(super) fn new(address: Url, tree: Value) -> Self {
+    pub(crate) fn new(address: Url, tree: Value) -> Self {
         let main = DocumentFile { named: address.clone(), address, tree };
         Self { files: vec![main], unreadable: HashMap::new(), looks: Cell::new(MAX_LOOKS) }
     }
 
     /// Adds a file that the document names as `named`, and that was read at `address`.
-    pub(super) fn add(&mut self, named: Url, address: Url, tree: Value) {
+    pub(crate) fn add(&mut self, named: Url, address: Url, tree: Value) {
         self.files.push(DocumentFile { named, address, tree });
     }
 
     /// Records that a file cannot be read. Operations that refer to it cannot be used.
-    pub(super) fn add_unreadable(&mut self, address: Url, reason: &str) {
+    pub(crate) fn add_unreadable(&mut self, address: Url, reason: &str) {
         self.unreadable.insert(address, clip(reason, LONGEST_TARGET).to_owned());
     }
 
     /// Sets the number of values that may be read.
     #[cfg(test)]
-    pub(super) fn limit_looks(&mut self, looks: usize) {
+    pub(crate) fn limit_looks(&mut self, looks: usize) {
         self.looks = Cell::new(looks);
     }
 
     /// Returns true if the limit of values is reached. Results from after that may be incomplete.
-    pub(super) fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.looks.get() == 0
     }
 
@@ -102,13 +102,13 @@ impl DocumentSet {
     }
 
     /// Returns the document's root.
-    pub(super) fn root(&self) -> Node<'_> {
+    pub(crate) fn root(&self) -> Node<'_> {
         let value = self.files.first().map_or(&Value::Null, |file| &file.tree);
         Node { set: self, file: 0, value }
     }
 
     /// Returns the address from which the document was read.
-    pub(super) fn address(&self) -> Option<&Url> {
+    pub(crate) fn address(&self) -> Option<&Url> {
         self.files.first().map(|file| &file.address)
     }
 
@@ -139,79 +139,79 @@ impl DocumentSet {
 
 /// A place in a set of files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct SchemaPlace {
+pub(crate) struct SchemaPlace {
     file: usize,
     /// The JSON pointer, unescaped as a fragment.
-    pub(super) pointer: String,
+    pub(crate) pointer: String,
 }
 
 /// A value in one of the files.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     set: &'a DocumentSet,
     file: usize,
-    pub(super) value: &'a Value,
+    pub(crate) value: &'a Value,
 }
 
 impl<'a> Node<'a> {
     /// Returns a node of the same file with another value.
-    pub(super) fn with(self, value: &'a Value) -> Self {
+    pub(crate) fn with(self, value: &'a Value) -> Self {
         Self { value, ..self }
     }
 
     /// Returns a member of an object.
-    pub(super) fn find(self, key: &str) -> Option<Self> {
+    pub(crate) fn find(self, key: &str) -> Option<Self> {
         self.value.get(key).map(|value| self.with(value))
     }
 
     /// Returns a member of an object, with references followed.
-    pub(super) fn follow(self, key: &str) -> Result<Option<Self>, ReferenceFault> {
+    pub(crate) fn follow(self, key: &str) -> Result<Option<Self>, ReferenceFault> {
         self.find(key).map(Self::resolve).transpose()
     }
 
     /// Returns the text of a member.
-    pub(super) fn text(self, key: &str) -> Option<&'a str> {
+    pub(crate) fn text(self, key: &str) -> Option<&'a str> {
         self.value.get(key).and_then(Value::as_str)
     }
 
     /// Returns true if a member is `true`.
-    pub(super) fn flag(self, key: &str) -> bool {
+    pub(crate) fn flag(self, key: &str) -> bool {
         self.value.get(key) == Some(&Value::Bool(true))
     }
 
     /// Returns the items of an array. Other values have none. Ends early if the set is exhausted.
-    pub(super) fn items(self) -> impl Iterator<Item = Self> {
+    pub(crate) fn items(self) -> impl Iterator<Item = Self> {
         let items = self.value.as_array().into_iter().flatten();
         items.take_while(move |_| self.set.look(1)).map(move |value| self.with(value))
     }
 
     /// Returns the members of an object. Other values have none. Ends early if the set is
     /// exhausted.
-    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
+    pub(crate) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
         let members = self.value.as_object().into_iter().flatten();
         let members = members.take_while(move |_| self.set.look(1));
         members.map(move |(key, value)| (key.as_str(), self.with(value)))
     }
 
     /// Counts more reads of values. Returns false if the set is exhausted.
-    pub(super) fn count_looks(self, times: usize) -> bool {
+    pub(crate) fn count_looks(self, times: usize) -> bool {
         self.set.look(times)
     }
 
     /// Returns a copy of the value, if it is nested no deeper than `depth`. Counts all values in
     /// it.
-    pub(super) fn copy_within(self, depth: usize) -> Option<Value> {
+    pub(crate) fn copy_within(self, depth: usize) -> Option<Value> {
         let (looks, deepest) = weigh(self.value);
         (self.set.look(looks) && deepest <= depth).then(|| self.value.clone())
     }
 
     /// Returns the reference, if the object is one.
-    pub(super) fn reference(self) -> Option<&'a str> {
+    pub(crate) fn reference(self) -> Option<&'a str> {
         self.text("$ref")
     }
 
     /// Returns the target of a reference of this object, and its value.
-    pub(super) fn target(self, target: &str) -> Result<(SchemaPlace, Self), ReferenceFault> {
+    pub(crate) fn target(self, target: &str) -> Result<(SchemaPlace, Self), ReferenceFault> {
         self.set.look(1 + target.len() / BYTES_PER_LOOK);
         let place = self.set.locate(self.file, target)?;
         let dangling = || ReferenceFault::Dangling { target: clip_target(target) };
@@ -222,7 +222,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the value itself, or the target of its reference.
-    pub(super) fn resolve(self) -> Result<Self, ReferenceFault> {
+    pub(crate) fn resolve(self) -> Result<Self, ReferenceFault> {
         let mut node = self;
         let mut last = "";
         for _ in 0..MAX_HOPS {
@@ -251,7 +251,7 @@ fn weigh(value: &Value) -> (usize, usize) {
 
 /// Returns the files to which a tree refers besides itself, as far as the document's address allows
 /// them. `from` is the address of the tree, `main` that of the document.
-pub(super) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
+pub(crate) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
     let mut found = BTreeSet::new();
     let mut open = vec![(tree, "")];
     while let Some((value, key)) = open.pop() {
@@ -280,7 +280,7 @@ fn is_data(parent: &str, member: &str) -> bool {
 
 /// Returns true if a file belongs to a document: the same origin, or below the folder of a local
 /// document.
-pub(super) fn is_within(main: &Url, url: &Url) -> bool {
+pub(crate) fn is_within(main: &Url, url: &Url) -> bool {
     if main.scheme() != "file" {
         return main.origin() == url.origin();
     }

@@ -11,7 +11,7 @@ use super::schema::ConvertedSchema;
 /// Decides if a JSON response becomes the member `result` of the structured content. Clients of
 /// older versions require structured content to be an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResultWrapping {
+pub(crate) enum ResultWrapping {
     /// Always, as the output schema states.
     Always,
     /// Only if it is not an object.
@@ -21,7 +21,7 @@ pub(super) enum ResultWrapping {
 impl<'a> DocumentReader<'a> {
     /// Returns the output schema, if every successful response is JSON. Returns none if one of the
     /// schemas cannot be converted.
-    pub(super) fn read_output(
+    pub(crate) fn read_output(
         &mut self,
         method: &Method,
         operation: Node<'a>,
@@ -81,7 +81,7 @@ fn allows_anything(schema: Node<'_>) -> bool {
 }
 
 /// Returns true if a schema, or the schema to which it refers, is of an object.
-pub(super) fn is_object(schema: Node<'_>) -> bool {
+pub(crate) fn is_object(schema: Node<'_>) -> bool {
     let Ok(schema) = schema.resolve() else { return false };
     match schema.text("type") {
         Some(name) => name == "object" && !schema.flag("nullable"),

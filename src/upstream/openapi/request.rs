@@ -18,40 +18,40 @@ use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlac
 use super::security::AppliedCredential;
 
 /// Arguments of a call by name, each as the client wrote it.
-pub(super) struct CallArguments<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+pub(crate) struct CallArguments<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> CallArguments<'a> {
     /// Reads the arguments.
     ///
     /// # Errors
     /// [`ArgumentFault::Unreadable`].
-    pub(super) fn read(raw: &'a [u8]) -> Result<Self, ArgumentFault> {
+    pub(crate) fn read(raw: &'a [u8]) -> Result<Self, ArgumentFault> {
         let members = Members::parse(raw).map_err(|_| ArgumentFault::Unreadable)?;
         Ok(Self(members.0.into_iter().collect()))
     }
 
     /// Returns the argument with this name. `null` counts as absent.
-    pub(super) fn find(&self, name: &str) -> Option<&'a RawValue> {
+    pub(crate) fn find(&self, name: &str) -> Option<&'a RawValue> {
         self.find_or_null(name).filter(|raw| raw.get() != "null")
     }
 
     /// Returns the argument with this name, even if it is `null`.
-    pub(super) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
+    pub(crate) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
         self.0.get(name).copied()
     }
 
     /// Removes empty strings from the arguments, except required ones.
-    pub(super) fn drop_empty(&mut self, required: &HashSet<&str>) {
+    pub(crate) fn drop_empty(&mut self, required: &HashSet<&str>) {
         self.0.retain(|name, raw| raw.get() != "\"\"" || required.contains(&**name));
     }
 }
 
 /// A request that is ready to be sent to the operation's server.
 #[derive(Debug)]
-pub(super) struct ApiRequest {
-    pub(super) target: PathAndQuery,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct ApiRequest {
+    pub(crate) target: PathAndQuery,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl ApiOperation {
@@ -59,7 +59,7 @@ impl ApiOperation {
     ///
     /// # Errors
     /// [`ArgumentFault`] for an argument that cannot be sent.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         raw: &[u8],
         empty_strings: EmptyStrings,
@@ -175,7 +175,7 @@ impl RequestDraft {
 }
 
 /// Returns true if a path leaves its base, as servers may read it.
-pub(super) fn climbs(path: &str) -> bool {
+pub(crate) fn climbs(path: &str) -> bool {
     let decoded = percent_decode_str(path).decode_utf8_lossy();
     decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }

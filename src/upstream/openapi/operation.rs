@@ -20,22 +20,22 @@ use super::schema::{ConvertedSchema, Direction, SchemaBook, SchemaDialect, Schem
 use super::security::{OperationSecurity, SecuritySchemes, is_connection_header};
 
 /// An operation, ready to be called.
-pub(super) struct ApiOperation {
+pub(crate) struct ApiOperation {
     /// Method and path, for messages.
-    pub(super) label: String,
-    pub(super) method: Method,
-    pub(super) path: Vec<PathPiece>,
-    pub(super) parameters: Vec<ApiParameter>,
-    pub(super) body: Option<ApiBody>,
-    pub(super) security: OperationSecurity,
-    pub(super) wrapping: ResultWrapping,
+    pub(crate) label: String,
+    pub(crate) method: Method,
+    pub(crate) path: Vec<PathPiece>,
+    pub(crate) parameters: Vec<ApiParameter>,
+    pub(crate) body: Option<ApiBody>,
+    pub(crate) security: OperationSecurity,
+    pub(crate) wrapping: ResultWrapping,
     /// True if the tool has an output schema, which its results must match.
-    pub(super) has_output: bool,
+    pub(crate) has_output: bool,
 }
 
 /// A part of an operation's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PathPiece {
+pub(crate) enum PathPiece {
     /// Encoded text.
     Fixed(String),
     /// A parameter, by its name.
@@ -44,7 +44,7 @@ pub(super) enum PathPiece {
 
 /// Reason to leave out an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OperationFault {
+pub(crate) enum OperationFault {
     /// A schema cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaFault),
@@ -101,33 +101,33 @@ pub(super) enum OperationFault {
 }
 
 /// State that a document's operations share while they are read.
-pub(super) struct DocumentReader<'a> {
-    pub(super) config: &'a OpenApiConfig,
-    pub(super) base: &'a Url,
-    pub(super) schemes: SecuritySchemes<'a>,
-    pub(super) requests: SchemaBook<'a>,
-    pub(super) responses: SchemaBook<'a>,
+pub(crate) struct DocumentReader<'a> {
+    pub(crate) config: &'a OpenApiConfig,
+    pub(crate) base: &'a Url,
+    pub(crate) schemes: SecuritySchemes<'a>,
+    pub(crate) requests: SchemaBook<'a>,
+    pub(crate) responses: SchemaBook<'a>,
 }
 
 /// One operation in the document.
 #[derive(Clone, Copy)]
-pub(super) struct OperationPlace<'a> {
-    pub(super) method: &'a Method,
-    pub(super) path: &'a str,
+pub(crate) struct OperationPlace<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
     /// The path item, which the path's operations share.
-    pub(super) item: Node<'a>,
-    pub(super) operation: Node<'a>,
+    pub(crate) item: Node<'a>,
+    pub(crate) operation: Node<'a>,
 }
 
 /// An operation with its schemas.
-pub(super) struct ReadOperation {
-    pub(super) operation: ApiOperation,
-    pub(super) input: ConvertedSchema,
-    pub(super) output: Option<ConvertedSchema>,
+pub(crate) struct ReadOperation {
+    pub(crate) operation: ApiOperation,
+    pub(crate) input: ConvertedSchema,
+    pub(crate) output: Option<ConvertedSchema>,
 }
 
 impl<'a> DocumentReader<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &'a OpenApiConfig,
         base: &'a Url,
         root: Node<'a>,
@@ -146,7 +146,7 @@ impl<'a> DocumentReader<'a> {
     ///
     /// # Errors
     /// [`OperationFault`], the reason that it is not offered.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         place: OperationPlace<'a>,
     ) -> Result<ReadOperation, OperationFault> {
@@ -283,7 +283,7 @@ impl<'a> DocumentReader<'a> {
 
 impl ApiOperation {
     /// Returns the required arguments.
-    pub(super) fn required_arguments(&self) -> HashSet<&str> {
+    pub(crate) fn required_arguments(&self) -> HashSet<&str> {
         let parameters = self.parameters.iter().filter(|one| one.required);
         let mut required: HashSet<_> = parameters.map(|one| one.argument.as_str()).collect();
         match self.body.as_ref().map(|body| (&body.shape, body.required)) {

@@ -19,17 +19,17 @@ use super::request::CallArguments;
 
 /// Request body of an operation.
 #[derive(Debug, Clone)]
-pub(super) struct ApiBody {
-    pub(super) format: BodyFormat,
+pub(crate) struct ApiBody {
+    pub(crate) format: BodyFormat,
     /// Media type, as the document writes it.
-    pub(super) media_type: String,
-    pub(super) shape: BodyShape,
-    pub(super) required: bool,
+    pub(crate) media_type: String,
+    pub(crate) shape: BodyShape,
+    pub(crate) required: bool,
 }
 
 /// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyFormat {
+pub(crate) enum BodyFormat {
     Json,
     /// `application/x-www-form-urlencoded`.
     Form,
@@ -43,7 +43,7 @@ pub(super) enum BodyFormat {
 
 /// Relation between a body and the tool's arguments.
 #[derive(Debug, Clone)]
-pub(super) enum BodyShape {
+pub(crate) enum BodyShape {
     /// One argument is the body.
     Whole {
         /// The argument.
@@ -55,19 +55,19 @@ pub(super) enum BodyShape {
 
 /// A property of a body that is an argument of its own.
 #[derive(Debug, Clone)]
-pub(super) struct BodyField {
-    pub(super) argument: String,
-    pub(super) name: String,
-    pub(super) required: bool,
+pub(crate) struct BodyField {
+    pub(crate) argument: String,
+    pub(crate) name: String,
+    pub(crate) required: bool,
     /// The style of a form's field, if the document names one.
-    pub(super) style: Option<(ParameterStyle, bool)>,
+    pub(crate) style: Option<(ParameterStyle, bool)>,
     /// Content of its part in a multipart body.
-    pub(super) part: PartContent,
+    pub(crate) part: PartContent,
 }
 
 /// Content of a part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PartContent {
+pub(crate) enum PartContent {
     /// The value, with this media type if the document names one.
     Value(Option<String>),
     /// A file, passed in base64, with this media type unless the argument names one.
@@ -75,11 +75,11 @@ pub(super) enum PartContent {
 }
 
 /// The media type and the bytes of a body.
-pub(super) type WrittenBody = (String, Bytes);
+pub(crate) type WrittenBody = (String, Bytes);
 
 impl BodyFormat {
     /// Returns the encoding of a body of this media type.
-    pub(super) fn of_media_type(media_type: &str) -> Self {
+    pub(crate) fn of_media_type(media_type: &str) -> Self {
         match media_type_essence(media_type).as_str() {
             "application/json" | "*/*" | "application/*" => Self::Json,
             "application/x-www-form-urlencoded" => Self::Form,
@@ -94,7 +94,7 @@ impl BodyFormat {
 
     /// Returns the preference of a media type if a document offers several; lower is better. Among
     /// the JSON types, a representation of the new object precedes a list of changes to it.
-    pub(super) fn rank(self, media_type: &str) -> usize {
+    pub(crate) fn rank(self, media_type: &str) -> usize {
         match (self, media_type_essence(media_type).as_str()) {
             (Self::Json, "application/json-patch+json") => 3,
             (Self::Json, "application/json") => 0,
@@ -113,7 +113,7 @@ impl ApiBody {
     ///
     /// # Errors
     /// [`ArgumentFault`].
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         arguments: &CallArguments<'_>,
     ) -> Result<Option<WrittenBody>, ArgumentFault> {
@@ -312,7 +312,7 @@ const TEXT: &str = "text/plain";
 /// Maximum size in bytes of a form.
 const MAX_FORM: usize = 16 * 1024 * 1024;
 /// Media type of bytes of unknown kind.
-pub(super) const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTETS: &str = "application/octet-stream";
 
 #[cfg(test)]
 mod tests {

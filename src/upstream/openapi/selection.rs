@@ -7,15 +7,15 @@ use crate::config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
 use super::references::Node;
 
 /// Properties of an operation that rules are matched against.
-pub(super) struct OperationFacts<'a> {
-    pub(super) method: &'a Method,
-    pub(super) path: &'a str,
-    pub(super) operation: Node<'a>,
+pub(crate) struct OperationFacts<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) operation: Node<'a>,
 }
 
 impl OperationFacts<'_> {
     /// Returns the form in which the operation is offered, or `None` if it is not.
-    pub(super) fn choose_form(&self, config: &OpenApiConfig) -> Option<OperationForm> {
+    pub(crate) fn choose_form(&self, config: &OpenApiConfig) -> Option<OperationForm> {
         if config.exclude.iter().any(|rule| self.matches(rule)) {
             return None;
         }
