@@ -18,7 +18,7 @@ pub(super) struct ForeignFields<'a> {
 /// A field that differs from its program's documentation. The message names types and never values:
 /// a value may be a secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FieldFault {
+pub(crate) enum FieldFault {
     /// The value is of another kind.
     #[error("{path}: expected {expected}, found {found}")]
     Kind { path: String, expected: &'static str, found: &'static str },

@@ -150,7 +150,7 @@ pub(crate) struct ImportedText(pub(super) Vec<ImportedPiece>);
 
 /// A piece of such a text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum ImportedPiece {
+pub(crate) enum ImportedPiece {
     Plain(String),
     /// The value of an environment variable.
     Variable(String),

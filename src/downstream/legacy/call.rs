@@ -14,7 +14,7 @@ use crate::downstream::event_stream::{Steps, StreamStep};
 /// A call that ends when it is answered or cancelled, and continues when its client only
 /// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): only then does it run in a task
 /// of its own. It can be cancelled until it has ended.
-pub(super) struct LegacyCall {
+pub(crate) struct LegacyCall {
     course: Course,
     withdrawal: Arc<RegisteredCall>,
 }

@@ -15,7 +15,7 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 pub(crate) type Labels<'a> = [(&'static str, &'a str)];
 
 /// A visitor of all series.
-pub(super) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
+pub(crate) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
 
 /// An entry with labels that all its series carry.
 pub(super) trait LabelledEntry {

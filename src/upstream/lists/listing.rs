@@ -33,7 +33,7 @@ pub(crate) struct FetchedLists {
     /// Errors of the lists that failed.
     pub(crate) failures: Vec<(Kind, UpstreamError)>,
     /// Flaws at which lists ended.
-    pub(super) flaws: Vec<(Kind, CursorFault)>,
+    pub(crate) flaws: Vec<(Kind, CursorFault)>,
 }
 
 /// A cursor that leads to no further page. The entries of all earlier pages count.
@@ -52,7 +52,7 @@ pub(crate) enum CursorFault {
 
 impl FetchedLists {
     /// Returns the missing lists that a retry may return.
-    pub(super) fn retried_kinds(&self) -> ByKind<bool> {
+    pub(crate) fn retried_kinds(&self) -> ByKind<bool> {
         let is_settled = |fault: &UpstreamError| {
             matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
         };
@@ -64,11 +64,11 @@ impl FetchedLists {
 
 /// Limits of a list request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListingLimits {
+pub(crate) struct ListingLimits {
     /// Maximum number of elements of one list.
     pub(crate) items: usize,
     /// Maximum number of pages of one list.
-    pub(super) pages: usize,
+    pub(crate) pages: usize,
     /// Maximum size in bytes of all pages of all lists together.
     pub(crate) bytes: usize,
     /// Timeout for all lists.

@@ -21,7 +21,7 @@ pub(super) use offered::{ListFreshness, MOST, MOST_EACH, OfferedLists};
 
 /// Result of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ListingOutcome {
+pub(crate) struct ListingOutcome {
     pub(super) part: ListingPart,
     /// True if clients see other lists than before.
     pub(super) has_changed: bool,
@@ -29,14 +29,14 @@ pub(super) struct ListingOutcome {
 
 /// End of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FinishedListing {
+pub(crate) struct FinishedListing {
     pub(super) begun: Instant,
     pub(super) has_succeeded: bool,
 }
 
 /// Completeness of a server's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListingPart {
+pub(crate) enum ListingPart {
     /// All of them.
     Whole,
     /// All except these, which a retry may return.

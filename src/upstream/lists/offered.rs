@@ -39,7 +39,7 @@ pub(crate) struct OfferedLists {
     /// Logged repairs of elements, each once.
     logged_repairs: Mutex<HashSet<String>>,
     /// Locked while one of the lists is built.
-    pub(super) building: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) building: Arc<tokio::sync::Mutex<()>>,
     /// Notified when a missing list is to be requested from a Modern server.
     pub(crate) wanted: Notify,
 }

@@ -263,7 +263,7 @@ impl Subscriptions {
 
 /// Continuity of a subscription: decides if notifications could have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Continuity {
+pub(crate) enum Continuity {
     /// The gateway has listened all the time.
     Kept,
     /// The gateway was not listening for a while.

@@ -32,7 +32,7 @@ pub(super) use guard::Remedy;
 
 /// Sends requests to URLs that are learned at run time.
 #[derive(Clone, Default)]
-pub(super) struct OutboundClient {
+pub(crate) struct OutboundClient {
     /// CA certificates to trust besides the system's.
     ca: Option<PathBuf>,
     files: FileReader,
@@ -40,7 +40,7 @@ pub(super) struct OutboundClient {
 }
 
 /// One request.
-pub(super) struct OutboundRequest<'a> {
+pub(crate) struct OutboundRequest<'a> {
     pub(super) method: Method,
     pub(super) url: &'a Url,
     pub(super) headers: HeaderMap,
@@ -49,7 +49,7 @@ pub(super) struct OutboundRequest<'a> {
 
 /// The response to a request, with its whole body.
 #[derive(Debug)]
-pub(super) struct OutboundAnswer {
+pub(crate) struct OutboundAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,

@@ -31,7 +31,7 @@ pub(crate) enum LegacySupport {
 
 /// Verdict on a server's Legacy support, with the time of its next revision.
 #[derive(Debug)]
-pub(super) struct LegacySide(Mutex<LegacyVerdict>);
+pub(crate) struct LegacySide(Mutex<LegacyVerdict>);
 
 #[derive(Debug)]
 struct LegacyVerdict {
@@ -156,7 +156,7 @@ impl LegacySide {
 
 /// Conclusion from a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LegacyDoubt {
+pub(crate) enum LegacyDoubt {
     /// Nothing has changed.
     None,
     /// The failure may concern the client's declaration. An attempt without capabilities has to

@@ -50,7 +50,7 @@ pub(super) async fn live(instance: Arc<Instance>) {
 }
 
 /// State of the task that runs an instance.
-pub(super) struct Life<'a> {
+pub(crate) struct Life<'a> {
     pub(crate) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
     /// Time at which the last start began.

@@ -19,7 +19,7 @@ use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 
 /// The instances besides the main one.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     open: Mutex<OpenInstances>,
     /// Number of instances opened for each client.
     shares: Arc<SharedAmount>,

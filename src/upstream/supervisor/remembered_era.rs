@@ -15,7 +15,7 @@ use crate::upstream::lists::store::KnownServer;
 use crate::upstream::peer::Peer;
 
 /// Known version of a server. Times are in seconds since 1970.
-pub(super) struct RememberedEra(Mutex<EraKnowledge>);
+pub(crate) struct RememberedEra(Mutex<EraKnowledge>);
 
 struct EraKnowledge {
     version: Option<ProtocolVersion>,

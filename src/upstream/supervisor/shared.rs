@@ -60,7 +60,7 @@ pub struct ServerContext {
     /// Grants at servers with OAuth.
     pub grants: Arc<GrantBook>,
     /// Queue of starting child processes.
-    pub(super) starts: Arc<StartQueue>,
+    pub(in crate::upstream) starts: Arc<StartQueue>,
     /// The only client, if there is no listener for others.
     pub(super) sole_client: Option<Arc<SoleClient>>,
     /// Memory of large responses.

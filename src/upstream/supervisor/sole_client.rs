@@ -18,7 +18,7 @@ use crate::upstream::supervisor::shared::ServerShared;
 
 /// Abilities of the only client, once they are known.
 #[derive(Debug, Default)]
-pub(super) struct SoleClient(watch::Sender<Option<Abilities>>);
+pub(crate) struct SoleClient(watch::Sender<Option<Abilities>>);
 
 impl SoleClient {
     /// Records the client's declaration in its first request.
@@ -45,7 +45,7 @@ impl SoleClient {
 
 /// Knowledge of the only client at the last start of the main instance.
 #[derive(Debug, Default)]
-pub(super) enum SettledClient {
+pub(crate) enum SettledClient {
     /// The main instance has not been started.
     #[default]
     NotYet,

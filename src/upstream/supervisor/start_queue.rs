@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// The starts of all servers.
-pub(super) struct StartQueue(Mutex<StartPlaces>);
+pub(crate) struct StartQueue(Mutex<StartPlaces>);
 
 struct StartPlaces {
     /// Maximum number of simultaneous starts.
@@ -39,7 +39,7 @@ impl StartQueue {
     }
 
     /// Changes the number of simultaneous starts.
-    pub(super) fn set_limit(self: &Arc<Self>, limit: usize) {
+    pub(crate) fn set_limit(self: &Arc<Self>, limit: usize) {
         self.0.lock().limit = limit;
         self.grant_places();
     }

@@ -109,7 +109,7 @@ pub struct InstanceView {
 
 /// Past events of an instance.
 #[derive(Debug, Default)]
-pub(super) struct InstanceHistory {
+pub(crate) struct InstanceHistory {
     pub(crate) since: Option<SystemTime>,
     pub(crate) last_error: Option<(SystemTime, String)>,
     /// The last error in the form for clients.

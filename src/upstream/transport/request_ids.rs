@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The ids have 32 bits, although JSON numbers could have 53: servers on older releases of the
 /// Rust SDK read no larger ones.
 #[derive(Debug, Default)]
-pub(super) struct RequestIds {
+pub(crate) struct RequestIds {
     issued: AtomicU64,
     /// From the system's random source.
     key: RandomState,

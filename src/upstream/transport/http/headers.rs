@@ -11,7 +11,7 @@ use super::HttpShared;
 
 /// The headers of one request, besides the fixed ones. They are written straight into the request,
 /// and once more for each redirect.
-pub(super) trait RequestHeaders {
+pub(crate) trait RequestHeaders {
     /// Adds the headers, and replaces those of the same name.
     fn add_to(&self, headers: &mut HeaderMap);
 

@@ -41,7 +41,7 @@ use crate::upstream::transport::http::{
 use crate::upstream::transport::large_message::work_on_message;
 
 use crate::upstream::openapi::answer::{self, ApiAnswer};
-use crate::upstream::openapi::document::ApiDescription;
+use crate::upstream::openapi::document::{ApiDescription, DocumentFault};
 use crate::upstream::openapi::operation::ApiOperation;
 use crate::upstream::openapi::request::ApiRequest;
 use source::{DocumentLoader, DocumentVersion, LoadedDocument};
