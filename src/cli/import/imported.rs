@@ -7,7 +7,7 @@ use super::fields::FieldFault;
 
 /// The servers and profiles of one file.
 #[derive(Debug, Default)]
-pub(super) struct ImportedFile {
+pub(crate) struct ImportedFile {
     /// In the order of the file.
     pub(super) servers: Vec<ImportedServer>,
     /// In the order of the file.

@@ -41,7 +41,7 @@ pub(super) enum ConfigShape {
 }
 
 /// Context for a reader besides the document.
-pub(super) struct ShapeContext<'a> {
+pub(crate) struct ShapeContext<'a> {
     pub(super) references: &'a ReferenceContext,
     /// The file, unless the document came from standard input.
     pub(super) file: Option<&'a Path>,

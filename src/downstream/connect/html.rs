@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 /// A page.
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// The HTML that follows the title, with all foreign text escaped.
     pub(crate) content: String,
     /// The targets of its forms besides the gateway itself: sources of a content security policy,

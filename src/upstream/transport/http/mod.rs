@@ -74,7 +74,7 @@ pub(crate) struct HttpServer {
 }
 
 /// State shared by the calls and the listening tasks.
-struct HttpShared {
+pub(crate) struct HttpShared {
     server: ServerName,
     /// The instance to which the connection belongs.
     owner: Arc<InstanceKey>,
