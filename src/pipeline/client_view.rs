@@ -19,4 +19,9 @@ impl ClientView {
         let view = snapshot.view(&key, context);
         Self { snapshot, view, key }
     }
+
+    /// Releases the snapshot, and returns the key with which to find the view again.
+    pub(super) fn release(self) -> ViewKey {
+        self.key
+    }
 }

@@ -156,7 +156,7 @@ impl Gateway {
         let asker = Requester::bind(&self.inputs, &call);
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
-        let client = ClientView::find(snapshot, key, &call.context);
+        let client = boxed(|| ClientView::find(snapshot, key, &call.context));
         if !client.snapshot.config.tools.is_empty()
             && let Some(tool) = find_own_tool(&client, &call)
         {

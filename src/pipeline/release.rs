@@ -23,6 +23,7 @@ use crate::mcp::{Era, Method, notification};
 use crate::policy::{Holder, LargeWork, Patience, shape_result, shape_task};
 use crate::snapshot::View;
 
+use super::client_view::ClientView;
 use super::input::{InputStore, Requester};
 use super::kept_results::ResultOrigin;
 use super::repeated_results::RepeatWatch;
@@ -75,12 +76,13 @@ impl ContentForm {
 
 impl Release {
     /// Returns the rewrites that the reply to `call` needs; `None` if it needs none.
-    pub(super) fn for_call(
+    pub(super) fn plan(
         call: &Call,
         route: &Route<'_>,
-        (view, large_work): (&Arc<View>, &Arc<LargeWork>),
+        client: &ClientView,
         asker: &Requester,
     ) -> Result<Option<Self>, Failure> {
+        let ClientView { snapshot, view, .. } = client;
         let server = route.server();
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
@@ -124,7 +126,7 @@ impl Release {
             info,
             repeats,
             keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
-            large_work: Arc::clone(large_work),
+            large_work: Arc::clone(snapshot.policy.large_work()),
         }))
     }
 

@@ -66,6 +66,8 @@ pub(super) fn find<'a>(
     call: &Call,
     asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
+    #[cfg(test)]
+    FINDS.set(FINDS.get() + 1);
     let ClientView { snapshot, view, .. } = client;
     let mut route = match &call.method {
         Method::ToolsCall => find_tool(snapshot, view, call)?,
@@ -95,16 +97,6 @@ pub(super) fn find<'a>(
         route.requested = requested::requested_element(view, call, (&route, asker)).map(Arc::new);
     }
     Ok(route)
-}
-
-/// Returns true if a call has a route in this view.
-pub(super) fn exists(client: &ClientView, call: &Call, asker: &Requester) -> bool {
-    match (&call.method, call.params.name()) {
-        // Tasks are not listed.
-        (method, _) if method.is_task_request() => true,
-        (Method::ToolsCall, Some(name)) => client.snapshot.find_tool(&client.view, name).is_some(),
-        _ => find(client, call, asker).is_ok(),
-    }
 }
 
 fn find_tool<'a>(
@@ -312,4 +304,10 @@ impl<'a> Route<'a> {
         let in_json = |native| self.tool.map_or_else(|| string(native).into(), |it| it.name_json());
         span.zip(native).map(|(span, native)| (span, in_json(native))).into_iter().collect()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Number of times that this thread has searched for a route.
+    pub(super) static FINDS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -12,6 +12,7 @@ use crate::call::{
     ResultType, StateError,
 };
 use crate::clock;
+use crate::config::CapabilitiesChoice;
 use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
@@ -95,10 +96,17 @@ impl ActiveCall {
         }
     }
 
-    /// Hides the client's capabilities from the server. Its input requests are then refused like
-    /// those to a client without capabilities.
-    pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
-        self.asker.hide_capabilities(call)
+    /// Hides the client's capabilities from a server that is configured so. Its input requests are
+    /// then refused like those to a client without capabilities.
+    pub(super) fn hide_capabilities(
+        &mut self,
+        route: &Route<'_>,
+        call: &mut Call,
+    ) -> Result<(), Failure> {
+        match route.member.config.client_capabilities {
+            CapabilitiesChoice::Hide => self.asker.hide_capabilities(call),
+            _ => Ok(()),
+        }
     }
 
     /// Sets the interceptors that see the reply.
@@ -113,7 +121,7 @@ impl ActiveCall {
     }
 
     /// Returns true if the client receives a notification when the call is slow.
-    pub(super) fn tells_when_slow(&self) -> bool {
+    pub(super) fn has_slow_notice(&self) -> bool {
         self.slow.is_some()
     }
 

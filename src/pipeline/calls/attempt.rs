@@ -56,7 +56,13 @@ impl FirstSend {
     }
 }
 
-impl CallAttempt {
+/// The kind of a call's attempt, and the user's consent to it.
+pub(super) struct PlannedAttempt {
+    pub(super) attempt: CallAttempt,
+    pub(super) confirmation: Confirmation,
+}
+
+impl PlannedAttempt {
     /// Decides the kind of attempt and whether the user has agreed to the call, and rewrites the
     /// call's params for the server.
     ///
@@ -64,11 +70,11 @@ impl CallAttempt {
     /// [`Failure::InvalidState`] if the state belongs to another request, [`Failure::InputRefused`]
     /// and [`Failure::NotConfirmed`] if the client declines, and [`Failure::InvalidParams`] if an
     /// answer is malformed.
-    pub(super) fn prepare(
+    pub(super) fn new(
         call: &mut Call,
         route: &Route<'_>,
         asker: &Requester,
-    ) -> Result<(Self, Confirmation), Failure> {
+    ) -> Result<Self, Failure> {
         let mut confirmation = Confirmation::Missing;
         if let Some(input) = input::read_input(call)? {
             let opened = asker.open_state(&input, route.server())?;
@@ -83,7 +89,8 @@ impl CallAttempt {
             match opened.map(|opened| opened.state) {
                 Some(RequestState::Parked(parked)) => {
                     input::check_responses(&input)?;
-                    return Ok((Self::Resumed { parked, input }, confirmation));
+                    let attempt = CallAttempt::Resumed { parked, input };
+                    return Ok(Self { attempt, confirmation });
                 }
                 Some(RequestState::Confirm) => {
                     call.params = confirm::params_once_confirmed(call, &input)?;
@@ -98,12 +105,12 @@ impl CallAttempt {
         }
         let attempt = match route.task_mode {
             TaskMode::Unchanged | TaskMode::Removed | TaskMode::Requested => {
-                Self::First(FirstSend::Direct)
+                CallAttempt::First(FirstSend::Direct)
             }
-            TaskMode::Awaited => Self::First(FirstSend::TaskAwaited),
-            TaskMode::AwaitedIfNeeded => Self::First(FirstSend::TaskAwaitedIfNeeded),
-            TaskMode::Bridged => Self::TaskBridged,
+            TaskMode::Awaited => CallAttempt::First(FirstSend::TaskAwaited),
+            TaskMode::AwaitedIfNeeded => CallAttempt::First(FirstSend::TaskAwaitedIfNeeded),
+            TaskMode::Bridged => CallAttempt::TaskBridged,
         };
-        Ok((attempt, confirmation))
+        Ok(Self { attempt, confirmation })
     }
 }

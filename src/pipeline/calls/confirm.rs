@@ -4,28 +4,14 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::call::{Call, ConfirmationError, Failure, Input, InternalFault, Params, Reply};
+use crate::call::{
+    Call, ConfirmationError, Failure, Input, InternalFault, Params, Question, Reply,
+};
 use crate::era::lower;
 use crate::jsonrpc::{Response, object};
-use crate::snapshot::Snapshot;
 use crate::telemetry::audit::ConfirmationNote;
 
 use super::active_call::ActiveCall;
-use super::plan::{RoutedCall, UserQuestion};
-
-/// Returns the question that the user has to answer before a call.
-///
-/// # Errors
-/// The failure of a call that is refused regardless of the user's answer.
-pub(super) async fn plan_question(
-    snapshot: &Snapshot,
-    routed: &mut RoutedCall,
-    access: UserAccess,
-) -> Result<Option<UserQuestion>, Failure> {
-    let RoutedCall { call, target } = routed;
-    let question = snapshot.policy.question_before(call, target).await?;
-    Ok(question.map(|question| UserQuestion { question, access }))
-}
 
 /// Asks the user, if the client supports it.
 ///
@@ -34,7 +20,8 @@ pub(super) async fn plan_question(
 pub(super) fn ask(
     active: &mut ActiveCall,
     call: &Call,
-    UserQuestion { question, access }: &UserQuestion,
+    question: &Question,
+    access: UserAccess,
 ) -> Result<Reply, Failure> {
     match access {
         UserAccess::None => {

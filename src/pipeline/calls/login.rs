@@ -68,16 +68,16 @@ pub(super) fn may_await_login(call: &Call) -> bool {
 /// # Errors
 /// [`Failure::InputRefused`] if the user has not opened the link.
 pub(super) async fn resume_login(
-    client: ClientView,
+    client: Box<ClientView>,
     call: &Call,
     active: &mut ActiveCall,
-) -> Result<ClientView, Failure> {
+) -> Result<Box<ClientView>, Failure> {
     let Some(awaited) = awaited_server(call, active.asker())? else { return Ok(client) };
-    let ClientView { snapshot, mut key, .. } = client;
+    let ClientView { snapshot, mut key, .. } = *client;
     let snapshot = await_login(snapshot, awaited, (&call.context, active)).await;
     // This may have been the client's first login.
     key.account = snapshot.grants.account_of(&call.context.principal);
-    Ok(ClientView::find(snapshot, key, &call.context))
+    Ok(Box::new(ClientView::find(snapshot, key, &call.context)))
 }
 
 /// The login that the retry of a call waits for.

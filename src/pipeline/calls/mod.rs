@@ -6,6 +6,7 @@ mod awaiting_client;
 mod confirm;
 mod inner_call;
 mod interception;
+mod list_waits;
 mod login;
 mod plan;
 mod retry;
@@ -20,23 +21,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::call::{Call, Failure, Reply};
-use crate::catalog::Kind;
-use crate::clock;
-use crate::config::CapabilitiesChoice;
-use crate::mcp::{Era, Method};
 use crate::pipeline::client_view::ClientView;
-use crate::pipeline::due_listings::DueLists;
-use crate::pipeline::first_lists::FirstLists;
+use crate::pipeline::input::Requester;
 use crate::pipeline::kept_results::KeptAddress;
-use crate::pipeline::release::Release;
-use crate::pipeline::{listing, route, tasks};
-use crate::snapshot::ViewKey;
+use crate::pipeline::{route, tasks};
+use crate::snapshot::Snapshot;
 
 use attempt::{CallAttempt, FirstSend};
-use confirm::UserAccess;
-use plan::{RoutedCall, SendPlan};
-use retry::RetryPlan;
-use slow_notice::send_slow;
+use list_waits::ListWaits;
+use plan::{CallPlan, RoutedCall, SendPlan};
+use slow_notice::{SlowSend, send_slow};
 
 /// A call until its reply begins.
 pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
@@ -44,7 +38,7 @@ pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
 /// Waits until the reply to a call begins.
 #[expect(clippy::manual_async_fn, reason = "the future of an async fn has its arguments twice")]
 pub(super) fn await_reply(
-    mut client: ClientView,
+    mut client: Box<ClientView>,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> impl Future<Output = Box<ActiveCall>> {
@@ -58,160 +52,94 @@ pub(super) fn await_reply(
                 }
             }
         }
-        if client.snapshot.lacks_lists()
-            && !route::exists(&client, &call, active.asker())
-            && let Some(pending) = FirstLists::pending(&client, None)
-        {
-            // The client knows the name from before a restart of the gateway.
-            let snapshots = Arc::clone(&active.asker().inputs.snapshots);
-            let key = client.key;
-            drop((client.view, client.snapshot));
-            Box::pin(pending.wait(&snapshots, None)).await;
-            client = ClientView::find(snapshots.load_full(), key, &call.context);
-        }
-        let is_legacy = call.context.client.version.era() == Era::Legacy;
-        if (client.key.abilities.is_some() || client.key.account.is_some() || is_legacy)
-            && !route::exists(&client, &call, active.asker())
-        {
-            // A server that lists by client may offer the name to clients like this one, but has
-            // not been asked yet.
-            let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
-            Box::pin(listing::refresh_lists(&client, asked, until)).await;
-            let era = is_legacy.then_some(Era::Legacy);
-            let key = ViewKey { era, ..client.key.clone() };
-            client.view = client.snapshot.view(&key, &call.context);
-        }
-        let reply = send(&client, call, &mut active).await;
+        let reply = match KeptAddress::of(&call) {
+            Some(address) => Ok(read_kept(&address, &client, &active)),
+            None => route_and_send(client, call, &mut active).await,
+        };
         active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         active
     }
 }
-/// A call without a route, and the reason.
-struct UnroutedCall {
+
+/// Returns the reply to a read of a result that the gateway keeps. It needs no list of a server.
+fn read_kept(address: &KeptAddress, client: &ClientView, active: &ActiveCall) -> Reply {
+    let Requester { inputs, principal, .. } = active.asker();
+    Reply::ready(address.answer(&inputs.kept, principal, &client.view))
+}
+
+/// Routes a call once, and again after each wait for lists, and sends it.
+async fn route_and_send(
+    mut client: Box<ClientView>,
     call: Box<Call>,
-    failure: Failure,
-}
-
-/// The reply to a call, once it has begun.
-type BeginningReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
-
-/// Sends a call of a name that may be in due lists, or returns the failure of a call without a
-/// route.
-fn send_later<'a>(
-    client: &'a ClientView,
-    UnroutedCall { call, failure }: UnroutedCall,
-    active: &'a mut ActiveCall,
-) -> BeginningReply<'a> {
-    Box::pin(async move {
-        if let Some(due) = DueLists::pending(client) {
-            let snapshots = Arc::clone(&active.asker().inputs.snapshots);
-            due.wait(&snapshots).await;
-            let key = client.key.clone();
-            let later = ClientView::find(snapshots.load_full(), key, &call.context);
-            if route::exists(&later, &call, active.asker()) {
-                return send(&later, call, active).await;
-            }
-        }
-        let failure = route::explain(failure, client, &call);
-        Err(login::explain_missing_login(failure, client, &call).await)
-    })
-}
-
-/// Routes a call, has policy admit it, and sends it. The reply is released when
-/// the client reads it: [`ActiveCall::next`].
-async fn send(
-    client: &ClientView,
-    mut call: Box<Call>,
     active: &mut ActiveCall,
 ) -> Result<Reply, Failure> {
-    let ClientView { snapshot, view, .. } = client;
-    if let Some(address) = KeptAddress::of(&call) {
-        let (kept, who) = (&active.asker().inputs.kept, &call.context.principal);
-        return Ok(Reply::ready(address.answer(kept, who, view)));
-    }
-
-    // Route.
-    let route = route::find(client, &call, active.asker());
-    let route = match route {
-        Ok(route) => route,
-        Err(failure) => {
-            let unrouted = UnroutedCall { call, failure };
-            return send_later(client, unrouted, active).await;
+    let mut waits = ListWaits::new(&call);
+    loop {
+        let failure = match route::find(&client, &call, active.asker()) {
+            Ok(route) => {
+                let mut plan = Box::new(CallPlan::new(&client, route, call, active)?);
+                if client.snapshot.policy.asks_users() {
+                    Box::pin(plan.plan_question(&client.snapshot)).await?;
+                }
+                return send(&client.snapshot, plan, active).await;
+            }
+            Err(failure) => failure,
+        };
+        let snapshots = &active.asker().inputs.snapshots;
+        match Box::pin(waits.next(client, &call, &failure, snapshots)).await {
+            Ok(newer) => client = newer,
+            Err(same) => return Err(Box::pin(explain_unrouted(failure, &same, &call)).await),
         }
-    };
-    let release =
-        Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
-    active.set_route(&route, release, &mut call);
-    route.check_headers(&call)?;
-    let access = UserAccess::of(&call);
-    if route.member.config.client_capabilities == CapabilitiesChoice::Hide {
-        active.hide_capabilities(&mut call)?;
     }
-    let (attempt, confirmation) = CallAttempt::prepare(&mut call, &route, active.asker())?;
+}
+
+/// Returns the client's failure of a call without a route.
+async fn explain_unrouted(failure: Failure, client: &ClientView, call: &Call) -> Failure {
+    let failure = route::explain(failure, client, call);
+    login::explain_missing_login(failure, client, call).await
+}
+
+/// Has policy admit a planned call, and sends it. The reply is released when the client reads it:
+/// [`ActiveCall::next`].
+async fn send(
+    snapshot: &Arc<Snapshot>,
+    plan: Box<CallPlan<'_>>,
+    active: &mut ActiveCall,
+) -> Result<Reply, Failure> {
+    if let Some(question) = &plan.question {
+        return confirm::ask(active, &plan.routed.call, question, plan.access);
+    }
+    let RoutedCall { call, target } = plan.routed;
+    active.set_interceptors(snapshot.policy.call_interceptors(&call, &target));
+    if let SlowSend::WhileRead(way) = plan.notice {
+        active.mark_sent();
+        let (routed, planned) = (RoutedCall { call, target }, SendPlan::new(way, plan.retries));
+        return Ok(send_slow(snapshot, plan.member, routed, planned));
+    }
 
     // Admit. A resumed call was admitted with its first attempt.
-    let member = route.member;
-    // A request about a task is not a call of its tool, so the tool's hints do not apply.
-    let of_call = route.results.filter(|_| call.method == Method::ToolsCall);
-    let retries = RetryPlan::prepare(of_call, snapshot, member);
-    let mut target = route.into_target(&call.params);
-    target.confirmation = confirmation.clone();
-    active.set_confirmation(confirmation);
-    let mut routed = RoutedCall { call, target };
-    if snapshot.policy.asks_users() {
-        let planned = Box::pin(confirm::plan_question(snapshot, &mut routed, access)).await?;
-        if let Some(question) = planned {
-            return confirm::ask(active, &routed.call, &question);
-        }
-    }
-    let RoutedCall { call, target } = routed;
-    active.set_interceptors(snapshot.policy.call_interceptors(&call, &target));
-    if let CallAttempt::First(way) = attempt
-        && active.tells_when_slow()
-    {
-        active.mark_sent();
-        return Ok(send_slow(
-            snapshot,
-            member,
-            RoutedCall { call, target },
-            SendPlan { way, retries },
-        ));
-    }
-    let permitted = match &attempt {
+    let permitted = match &plan.attempt {
         CallAttempt::Resumed { .. } => snapshot.policy.readmit_parked(call, target).await?,
         _ => snapshot.policy.admit(call, target).await?,
     };
 
     // Send. All but the usual attempt are boxed, to keep the future of every call small.
     active.mark_sent();
-    match attempt {
-        CallAttempt::First(way) => match (way, retries) {
-            (FirstSend::Direct, None) => member.server.call(permitted, &member.config).await,
-            (way, retries) => {
-                Box::pin(SendPlan { way, retries }.send(snapshot, member, permitted)).await
-            }
-        },
-        CallAttempt::Resumed { parked, input } => {
+    match (plan.attempt, plan.retries) {
+        (CallAttempt::First(FirstSend::Direct), None) => {
+            plan.member.server.call(permitted, &plan.member.config).await
+        }
+        (CallAttempt::First(way), retries) => {
+            Box::pin(SendPlan::new(way, retries).send(snapshot, plan.member, permitted)).await
+        }
+        (CallAttempt::Resumed { parked, input }, _) => {
             Box::pin(active.resume(&permitted, parked, &input)).await
         }
-        CallAttempt::TaskBridged => {
+        (CallAttempt::TaskBridged, _) => {
             Box::pin(tasks::bridge_request(snapshot, &permitted, active.asker())).await
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    /// The future's size costs every call: memory, and bytes copied within it.
-    #[test]
-    fn a_calls_future_is_small() {
-        let size = size(await_reply);
-        assert!(size <= 3712, "{size} bytes");
-    }
-}
+mod tests;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::call::{Answer, Call, Event, Failure, InFlightSlot, Reply, ServerFault};
-use crate::catalog::ResultTransform;
 use crate::clock;
+use crate::mcp::Method;
+use crate::pipeline::route::Route;
 use crate::policy::{Permitted, RetryBudget};
 use crate::snapshot::{Snapshot, SnapshotServer};
 
@@ -65,15 +66,13 @@ fn is_transient(first: &Event) -> bool {
 }
 
 impl RetryPlan {
-    /// Returns the plan for calls of a tool; `None` if they are made once.
-    pub(super) fn prepare(
-        results: Option<&Arc<ResultTransform>>,
-        snapshot: &Snapshot,
-        member: &SnapshotServer,
-    ) -> Option<Self> {
-        let results = results?;
+    /// Returns the plan for a call; `None` if it is made once.
+    #[inline]
+    pub(super) fn new(call: &Call, route: &Route<'_>, snapshot: &Snapshot) -> Option<Self> {
+        // A request about a task is not a call of its tool, so the tool's hints do not apply.
+        let results = route.results.filter(|_| call.method == Method::ToolsCall)?;
         let left = results.settings.retries.filter(|retries| *retries > 0)?;
-        let budget = snapshot.policy.server(&member.config.name)?.retry_budget();
+        let budget = snapshot.policy.server(route.server())?.retry_budget();
         Some(Self { left, is_repeatable: results.is_repeatable(), budget: Arc::clone(budget) })
     }
 

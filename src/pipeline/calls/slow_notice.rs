@@ -13,6 +13,8 @@ use crate::jsonrpc::string;
 use crate::mcp::{LogLevel, notification};
 use crate::snapshot::{Snapshot, SnapshotServer};
 
+use super::active_call::ActiveCall;
+use super::attempt::{CallAttempt, FirstSend};
 use super::plan::{RoutedCall, SendPlan};
 
 /// The notification of a slow call, and when it is due.
@@ -33,6 +35,26 @@ impl SlowNotice {
             None => log_notice(context.log?, message),
         };
         Some(Box::new(Self { due, notice: notice? }))
+    }
+}
+
+/// Sending of a call whose client may be notified.
+pub(super) enum SlowSend {
+    /// The client is not notified.
+    Silent,
+    /// Admission and sending happen while the client reads the reply, so that it can be notified
+    /// before the call is admitted.
+    WhileRead(FirstSend),
+}
+
+impl SlowSend {
+    /// Chooses the way to send a call: only first attempts are announced.
+    #[inline]
+    pub(super) fn new(attempt: &CallAttempt, active: &ActiveCall) -> Self {
+        match attempt {
+            CallAttempt::First(way) if active.has_slow_notice() => Self::WhileRead(*way),
+            _ => Self::Silent,
+        }
     }
 }
 

@@ -139,3 +139,23 @@ async fn a_result_is_kept_for_so_long_and_no_longer() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_kept_result_is_read_at_once_while_a_server_has_not_listed() {
+    let upstreams = upstreams(500).await;
+    let late = Upstream::modern().await;
+    late.before_tools([Step::Hold]);
+    let gateway = builder(&upstreams).server("late", late.http()).gateway("list_wait = \"1h\"");
+    let gateway = gateway.start_at_once().await;
+    gateway.ready("m").await;
+    gateway.ready("l").await;
+    for (era, client) in gateway.both().await {
+        let uri = address(&client.call("m__export", json!({})).await);
+        // Bounded by the client, far below the hour.
+        let said = read(&client, &uri).await;
+        assert!(text(&said).contains("\"row\""), "{era} {said:?}");
+        let missing = read(&client, &format!("{uri}x")).await;
+        assert!(missing.code() < 0, "{era} {missing:?}");
+    }
+    late.release(1);
+}
