@@ -6,7 +6,7 @@ use crate::call::Context;
 use crate::snapshot::{Snapshot, View, ViewKey};
 
 /// The view of a client within one snapshot.
-pub(super) struct ClientView {
+pub(crate) struct ClientView {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) view: Arc<View>,
     /// The key of the view.

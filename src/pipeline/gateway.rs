@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::call::{Client, Context, Principal};
@@ -15,10 +16,9 @@ use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
-use super::code::CodeBudgets;
 use super::input::InputStore;
-use super::introduce::own_info;
-use super::paged_lists::PagedLists;
+use super::stores::code_budgets::CodeBudgets;
+use super::stores::paged_lists::PagedLists;
 
 /// State shared by all calls.
 pub struct Gateway {
@@ -106,4 +106,9 @@ impl Gateway {
         let endpoint = context.endpoint.clone();
         ViewKey { endpoint, abilities, era, account, ..ViewKey::default() }
     }
+}
+
+/// Returns the gateway's raw `serverInfo`, for results that the gateway makes itself.
+pub fn own_info() -> Bytes {
+    json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }

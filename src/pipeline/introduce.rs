@@ -205,11 +205,6 @@ fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
     info
 }
 
-/// Returns the gateway's raw `serverInfo`, for results that the gateway makes itself.
-pub fn own_info() -> Bytes {
-    json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
-}
-
 /// Limit of the bytes of all servers' instructions together.
 const MOST: usize = 32 * 1024;
 /// Limit of the bytes of one server's instructions among several.

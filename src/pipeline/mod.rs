@@ -1,9 +1,9 @@
 //! Entry point for calls, list requests and introductions.
 //!
-//! Read this module first. `downstream` has turned a client's request into a [`Call`];
-//! [`Gateway::call`] and `send` show the steps of a call line by line:
+//! Read this module first, then `calls`. `downstream` has turned a client's request into a [`Call`];
+//! [`Gateway::call`], `route_and_send` and `send` show the steps of a call line by line:
 //!
-//! route in the catalog → admit (policy) → send to the server → release the reply
+//! route in the catalog → plan → admit (policy) → send to the server → release the reply
 //!
 //! An [`ActiveCall`] is the reply as the client reads it. However the call ends, it writes the
 //! access log, the metrics and the trace. If a server requests input in the middle of a call, the
@@ -13,40 +13,31 @@
 //! This module knows neither HTTP nor the eras' wire formats: `downstream` and `upstream` adapt to
 //! those.
 
-mod audit;
 mod calls;
-mod client_notices;
 mod client_view;
 mod code;
-mod due_listings;
 mod entry;
-mod first_lists;
 mod gateway;
 mod input;
 mod introduce;
-mod kept_results;
 mod listing;
-mod login_consents;
 mod meta_tools;
 mod own_tools;
-mod paged_lists;
 mod record;
 mod release;
-mod released_uris;
-mod repeated_results;
 mod route;
-mod subscription_audit;
+mod stores;
 mod subscriptions;
 mod tasks;
 
-pub use audit::{RefusedRequest, audit_notes};
 pub use calls::{ActiveCall, CallAwaitingClient, StartingCall};
-pub use client_notices::withholds_questions;
 pub use entry::EntryCredentials;
-pub use gateway::Gateway;
-pub use introduce::{Introduction, own_info};
+pub use entry::login_consents::{ConsentBinding, ConsentStep};
+pub use gateway::{Gateway, own_info};
+pub use introduce::Introduction;
 pub use listing::Listed;
-pub use login_consents::{ConsentBinding, ConsentStep};
+pub use record::audit::{RefusedRequest, audit_notes};
+pub use subscriptions::client_notices::withholds_questions;
 pub use subscriptions::{Subscriber, Told};
 
 use std::sync::Arc;

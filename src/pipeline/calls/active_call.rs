@@ -8,16 +8,16 @@ use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
-    Abilities, Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply,
-    ResultType, StateError,
+    Answer, Call, Event, Failure, Input, Passing, Question, Reply, ResultType, StateError,
 };
 use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::era::lift;
 use crate::era::state::RequestState;
-use crate::jsonrpc::{self, Id, Response};
+use crate::jsonrpc::Id;
 use crate::mcp::{Method, code};
 use crate::pipeline::input::Requester;
+use crate::pipeline::input::refusal::{refusal_reason, refusal_response};
 use crate::pipeline::record::Record;
 use crate::pipeline::release::Release;
 use crate::pipeline::route::Route;
@@ -468,31 +468,6 @@ impl OpenQuestions {
             self.due = None;
         }
     }
-}
-
-/// Returns the reason to refuse an input request for a client with these abilities while `open`
-/// others are pending; `None` if it can be sent.
-pub(crate) fn refusal_reason(
-    question: &Question,
-    abilities: &Abilities,
-    open: usize,
-) -> Option<String> {
-    if !question.is_known() {
-        Some(format!("clients of this gateway do not support {}", question.method))
-    } else if question.is_ambiguous() {
-        Some(format!("the params of {} have a duplicate key", question.method))
-    } else if let Some(missing) = question.missing_capability(abilities) {
-        Some(question.not_offered(missing))
-    } else if open >= MOST_QUESTIONS {
-        Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
-    } else {
-        None
-    }
-}
-
-/// Builds the error response that refuses a server's input request.
-pub(crate) fn refusal_response(text: &str) -> Response {
-    Response::Error(jsonrpc::error_object(code::METHOD_NOT_FOUND, text).into())
 }
 
 /// Input requests that arrive within this time of the first are sent to the client with it.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::call::{Call, Failure, Input, Reply};
 use crate::era::state::RequestState;
-use crate::pipeline::input::{self, Requester};
+use crate::pipeline::input;
+use crate::pipeline::input::Requester;
 use crate::pipeline::route::Route;
-use crate::pipeline::tasks::TaskMode;
+use crate::pipeline::route::task_mode::TaskMode;
 use crate::pipeline::tasks::drive::{await_legacy_task, await_modern_task};
 use crate::policy::{Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};

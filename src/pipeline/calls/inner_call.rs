@@ -9,10 +9,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::call::{Answer, Call, Client, Context, Event, Failure, Params};
-use crate::era::lift;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
-use crate::pipeline::input::parse_params;
+use crate::pipeline::input::{parse_params, replace_client};
 use crate::telemetry::audit::AuditTrail;
 
 use super::active_call::ActiveCall;
@@ -43,20 +42,6 @@ pub(crate) fn make_inner_call(
     let mut call = Box::new(Call { method: Method::ToolsCall, params, context, input: None });
     replace_client(&mut call, client)?;
     Ok(call)
-}
-
-/// Replaces the client of a call, and the capabilities that the params declare.
-///
-/// # Errors
-/// [`Failure::Internal`] if the client's capabilities are not JSON.
-pub(crate) fn replace_client(call: &mut Call, client: Arc<Client>) -> Result<(), Failure> {
-    if client.capabilities != call.context.client.capabilities
-        && let Some(declared) = lift::declare_capabilities(&call.params, &client.capabilities)
-    {
-        call.params = parse_params(declared)?;
-    }
-    call.context.client = client;
-    Ok(())
 }
 
 /// Returns the client's `_meta` without the members that belong to its own call alone.

@@ -5,9 +5,9 @@ use crate::catalog::Kind;
 use crate::clock;
 use crate::mcp::Era;
 use crate::pipeline::client_view::ClientView;
-use crate::pipeline::due_listings::DueLists;
-use crate::pipeline::first_lists::FirstLists;
 use crate::pipeline::listing;
+use crate::pipeline::listing::due_listings::DueLists;
+use crate::pipeline::listing::first_lists::FirstLists;
 use crate::snapshot::{Snapshots, ViewKey};
 
 /// The waits that are left to a call, each of which is made once.

@@ -13,9 +13,8 @@ mod retry;
 mod slow_notice;
 
 pub use active_call::ActiveCall;
-pub(crate) use active_call::{refusal_reason, refusal_response};
 pub use awaiting_client::CallAwaitingClient;
-pub(crate) use inner_call::{InnerCallFault, await_answer, make_inner_call, replace_client};
+pub(crate) use inner_call::{InnerCallFault, await_answer, make_inner_call};
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use crate::call::{Call, Failure, Reply};
 use crate::pipeline::client_view::ClientView;
 use crate::pipeline::input::Requester;
-use crate::pipeline::kept_results::KeptAddress;
+use crate::pipeline::input::kept_results::KeptAddress;
 use crate::pipeline::{route, tasks};
 use crate::snapshot::Snapshot;
 

@@ -5,7 +5,6 @@
 //! checks and permit. Input requests of a server in such a call become questions of the client's
 //! call of `run_code`; the inner call continues with the client's answers.
 
-mod budget;
 mod inner;
 
 use std::collections::VecDeque;
@@ -31,18 +30,17 @@ use crate::code_mode::{
 use crate::config::CodeConfig;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response, object_of, string, text};
+use crate::pipeline::Gateway;
+use crate::pipeline::calls::ActiveCall;
+use crate::pipeline::client_view::ClientView;
+use crate::pipeline::input::{check_responses, read_input};
+use crate::pipeline::meta_tools::checked_arguments;
+use crate::pipeline::own_tools::{failed_tool_result, tool_result};
+use crate::pipeline::stores::code_budgets::CodeBudget;
 use crate::policy::{Holder, Share, ShareBoundError, ShareBounds};
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 
-use super::Gateway;
-use super::calls::ActiveCall;
-use super::client_view::ClientView;
-use super::input::{check_responses, read_input};
-use super::meta_tools::checked_arguments;
-use super::own_tools::{failed_tool_result, tool_result};
-use budget::CodeBudget;
-pub(super) use budget::CodeBudgets;
 use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
 
 /// Answers of a client to the questions of a run.

@@ -21,17 +21,17 @@ use crate::codec::large_message::work_on;
 use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::jsonrpc::object_of;
 use crate::mcp::Method;
+use crate::pipeline::Gateway;
+use crate::pipeline::calls::{InnerCallFault, await_answer, make_inner_call};
+use crate::pipeline::client_view::ClientView;
 use crate::policy::ToolAddress;
 use crate::snapshot::Snapshot;
 
-use super::Gateway;
-use super::calls::{InnerCallFault, await_answer, make_inner_call};
-use super::client_view::ClientView;
 use values::KnownValues;
 pub(super) use values::value_of;
 
 /// A call of a tool of the gateway itself.
-pub(super) struct OwnCall {
+pub(crate) struct OwnCall {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     tool: Arc<Tool>,
@@ -45,7 +45,7 @@ pub(super) struct OwnCall {
 }
 
 /// A tool of the gateway itself, in a client's view.
-pub(super) struct FoundOwnTool {
+pub(crate) struct FoundOwnTool {
     tool: Arc<Tool>,
     /// Index of its settings.
     place: usize,

@@ -13,6 +13,8 @@ use crate::catalog::PublicReference;
 use crate::jsonrpc::{members, object, span_of, string, unquoted};
 use crate::snapshot::View;
 
+use crate::pipeline::input::unknown::unknown_resource;
+
 use super::Requester;
 
 /// The parsed `ref`.
@@ -45,7 +47,7 @@ pub(super) fn find(
             let uris = view.catalog.uris();
             let found =
                 uris.find_reference(&uri.text, &|server, native| asker.has_seen(server, native));
-            let found = found.ok_or_else(|| super::unknown_resource(&uri.text))?;
+            let found = found.ok_or_else(|| unknown_resource(&uri.text))?;
             check_argument(params, &found)?;
             Ok(found)
         }

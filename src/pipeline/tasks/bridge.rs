@@ -5,9 +5,8 @@ use bytes::Bytes;
 use crate::call::{Answer, Call, Failure, InternalFault, ResultBody, ServerFault, TaskFault};
 use crate::era::tasks::form::{Task, TaskOutcome, TaskStatus, acknowledged, lift};
 use crate::mcp::{Method, code};
+use crate::pipeline::input::task_at::{TaskAt, await_answer};
 use crate::pipeline::input::{Requester, read_modern_input};
-
-use super::at::{TaskAt, await_answer};
 
 /// Answers a task request.
 ///

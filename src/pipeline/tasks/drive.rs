@@ -26,12 +26,10 @@ use crate::clock;
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, MAX_SERVER_DEPTH, Members, Response, parse_strict};
 use crate::mcp::{Method, code, meta};
-use crate::pipeline::calls::replace_client;
-use crate::pipeline::input::input_refused_with;
+use crate::pipeline::input::task_at::TaskAt;
+use crate::pipeline::input::{input_refused_with, replace_client};
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::Snapshot;
-
-use super::at::TaskAt;
 
 /// Sends a call of a tool that only runs as a task (Legacy), with params that request one.
 pub(crate) async fn await_legacy_task(

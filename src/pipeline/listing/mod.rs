@@ -1,5 +1,8 @@
 //! List requests, answered from prepared bytes, as a whole or page by page.
 
+pub(super) mod due_listings;
+pub(super) mod first_lists;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +14,13 @@ use crate::call::{Context, CursorError, Failure, InternalFault};
 use crate::catalog::{CatalogList, Kind, ListPosition};
 use crate::clock;
 use crate::mcp::Era;
+use crate::pipeline::Gateway;
+use crate::pipeline::client_view::ClientView;
 use crate::policy::{Holder, Patience};
 use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 use crate::upstream::ListPatience;
 
-use super::Gateway;
-use super::client_view::ClientView;
-use super::first_lists::FirstLists;
+use first_lists::FirstLists;
 
 /// The answer to a list request.
 pub struct Listed {

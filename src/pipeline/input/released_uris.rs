@@ -14,7 +14,7 @@ use crate::policy::Holder;
 
 /// The released URIs of all clients.
 #[derive(Default)]
-pub(super) struct ReleasedUris(Mutex<ReleasedByClient>);
+pub(crate) struct ReleasedUris(Mutex<ReleasedByClient>);
 
 #[derive(Default)]
 struct ReleasedByClient {
@@ -36,7 +36,7 @@ type UriDigest = [u8; 16];
 
 impl ReleasedUris {
     /// Records a URI of a server in a result for a client.
-    pub(super) fn note(&self, client: (&Principal, &Holder), server: &ServerName, native: &str) {
+    pub(crate) fn note(&self, client: (&Principal, &Holder), server: &ServerName, native: &str) {
         let (principal, holder) = client;
         let digest = digest_of(server, native);
         let mut released = self.0.lock();
@@ -63,7 +63,7 @@ impl ReleasedUris {
     }
 
     /// Returns true if a URI was released to a client.
-    pub(super) fn has(&self, holder: &Holder, server: &ServerName, native: &str) -> bool {
+    pub(crate) fn has(&self, holder: &Holder, server: &ServerName, native: &str) -> bool {
         let digest = digest_of(server, native);
         let mut released = self.0.lock();
         released.uses += 1;
@@ -76,7 +76,7 @@ impl ReleasedUris {
     }
 
     /// Drops the URIs of unknown principals.
-    pub(super) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().clients.retain(|_, own| keep(&own.principal));
     }
 }

@@ -24,11 +24,11 @@ use crate::mcp::Method;
 use crate::policy::{Holder, KeptResource, WholeText};
 use crate::snapshot::View;
 
-use super::route::unknown_resource;
+use super::unknown::unknown_resource;
 
 /// All kept results, the oldest first.
 #[derive(Default)]
-pub(super) struct KeptResults(Mutex<VecDeque<KeptResult>>);
+pub(crate) struct KeptResults(Mutex<VecDeque<KeptResult>>);
 
 struct KeptResult {
     id: String,
@@ -40,15 +40,15 @@ struct KeptResult {
 
 /// Owner and tool of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ResultOrigin {
-    pub(super) owner: Principal,
-    pub(super) server: ServerName,
-    pub(super) tool: NativeName,
+pub(crate) struct ResultOrigin {
+    pub(crate) owner: Principal,
+    pub(crate) server: ServerName,
+    pub(crate) tool: NativeName,
 }
 
 /// Bounds on the number and size of kept results, and their lifetime.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeptBounds {
+pub(crate) struct KeptBounds {
     /// Limit of the bytes of all results, and of those of one client.
     all: usize,
     each: usize,
@@ -58,7 +58,7 @@ pub(super) struct KeptBounds {
 }
 
 impl KeptBounds {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let limits = &config.gateway.limits;
         let all = limits.kept_results;
         let (each, most_each) = (config.share_of(all), config.share_of(MOST_RESULTS));
@@ -69,7 +69,7 @@ impl KeptBounds {
 impl KeptResults {
     /// Keeps a text for its owner. If the holder has used up its share, the text replaces the
     /// holder's oldest ones. `None` if there is no room.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &self,
         text: WholeText,
         (origin, holder): (ResultOrigin, Holder),
@@ -99,7 +99,7 @@ impl KeptResults {
     }
 
     /// Drops the results of unknown owners.
-    pub(super) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().retain(|one| keep(&one.origin.owner));
     }
 
@@ -125,7 +125,7 @@ struct ReadPart {
 }
 
 /// The address of a kept result in a call.
-pub(super) struct KeptAddress {
+pub(crate) struct KeptAddress {
     uri: String,
     id: String,
     range: TextRange,
@@ -162,7 +162,7 @@ impl TextRange {
 
 impl KeptAddress {
     /// Returns the kept result that a call reads; `None` if it reads another resource.
-    pub(super) fn of(call: &Call) -> Option<Self> {
+    pub(crate) fn of(call: &Call) -> Option<Self> {
         let uri = call.params.uri().filter(|_| call.method == Method::ResourcesRead)?;
         // Every spelling belongs to the gateway: servers never receive the URI of a kept result.
         let normal = normal_form(uri).filter(|_| has_own_scheme(uri))?;
@@ -180,7 +180,7 @@ impl KeptAddress {
     ///
     /// # Errors
     /// [`Failure::UnknownResource`].
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         kept: &KeptResults,
         who: &Principal,

@@ -7,17 +7,17 @@ use crate::call::{Answer, Context, Failure};
 use crate::catalog::Kind;
 use crate::identity::Credential;
 use crate::mcp::Method;
+use crate::pipeline::Gateway;
 use crate::telemetry::audit::{
     AuditCredential, AuditDecision, AuditKind, AuditNotes, AuditRecord, AuditTrail,
     check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 
-use super::Gateway;
-use super::record::subject;
+use super::subject;
 
 /// Data for a call's audit record beyond its access log record.
-pub(super) struct CallAudit {
+pub(crate) struct CallAudit {
     trail: AuditTrail,
     notes: Arc<AuditNotes>,
     session: Option<Arc<str>>,
@@ -28,15 +28,15 @@ pub(super) struct CallAudit {
 
 /// Facts of a call's end that the access log does not have.
 #[derive(Clone, Copy)]
-pub(super) struct CallEnd<'a> {
-    pub(super) arguments: Option<&'a [u8]>,
-    pub(super) request_bytes: usize,
+pub(crate) struct CallEnd<'a> {
+    pub(crate) arguments: Option<&'a [u8]>,
+    pub(crate) request_bytes: usize,
     pub(super) was_sent: bool,
 }
 
 impl CallAudit {
     /// Begins the audit record of a call; `None` if there is no audit log.
-    pub(super) fn begin(trail: &AuditTrail, context: &Context) -> Option<Box<Self>> {
+    pub(crate) fn begin(trail: &AuditTrail, context: &Context) -> Option<Box<Self>> {
         let notes = context.audit.as_ref()?;
         Some(Box::new(Self {
             trail: trail.clone(),
@@ -184,7 +184,7 @@ impl Gateway {
     }
 
     /// Records the list that a client received.
-    pub(super) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
+    pub(crate) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else { return };
         let session = context.session.as_deref().map(session_digest);
         let decided = notes.rule().or(notes.permission());
@@ -249,7 +249,7 @@ fn kind_of_refused(failure: &Failure) -> &'static str {
     }
 }
 
-pub(super) fn limit_of(failure: &Failure) -> Option<&str> {
+pub(crate) fn limit_of(failure: &Failure) -> Option<&str> {
     match failure {
         Failure::OverLimit { limit, .. } => Some(limit),
         _ => None,
@@ -257,4 +257,4 @@ pub(super) fn limit_of(failure: &Failure) -> Option<&str> {
 }
 
 /// The audit record's check if no check refused the call.
-pub(super) const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";

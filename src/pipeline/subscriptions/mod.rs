@@ -1,5 +1,8 @@
 //! Subscriptions: from a client's URI to its server, and the notifications on the way back.
 
+pub(super) mod client_notices;
+mod subscription_audit;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,6 +18,12 @@ use crate::era::tasks::ids::TaskOrigin;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
+use crate::pipeline::input::kept_results::ResultOrigin;
+use crate::pipeline::input::task_ids::OwnTasks;
+use crate::pipeline::input::unknown::{unknown_resource, unknown_task};
+use crate::pipeline::release::UriReader;
+use crate::pipeline::route::task_mode;
+use crate::pipeline::{Gateway, introduce, route};
 use crate::policy::{CallTarget, Confirmation, Holder, ShareBounds, shape_task};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{
@@ -22,12 +31,8 @@ use crate::upstream::{
     SubscriptionRefusal, Topic,
 };
 
-use super::client_notices::{PendingNotice, intercept_filter, intercept_refusal};
-use super::kept_results::ResultOrigin;
-use super::release::UriReader;
-use super::subscription_audit::SubscriptionOutcome;
-use super::tasks::OwnTasks;
-use super::{Gateway, introduce, route, tasks};
+use client_notices::{PendingNotice, intercept_filter, intercept_refusal};
+use subscription_audit::SubscriptionOutcome;
 
 /// One client with subscriptions: a Legacy session, or one
 /// `subscriptions/listen`. Dropping it ends them.
@@ -142,7 +147,7 @@ impl Gateway {
         let find = |_: &Snapshot, view: &View| {
             let is_released = self.released_to(context);
             let origin = view.catalog.uris().find_origin_or_released(uri, &is_released);
-            let origin = origin.ok_or_else(|| route::unknown_resource(uri))?;
+            let origin = origin.ok_or_else(|| unknown_resource(uri))?;
             let topic = Topic::resource(origin.native.as_str());
             Ok((origin.server, Some(origin.native), topic))
         };
@@ -181,14 +186,14 @@ impl Gateway {
                 None => !has_rules,
             };
             if !view.scope().admits_server(&server) || (has_rules && !is_seen) {
-                return Err(tasks::unknown_task(id));
+                return Err(unknown_task(id));
             }
             let list = view.list(&server);
             if list.and_then(|list| list.offers.task_form()) == Some(TaskForm::Legacy) {
                 // Status notifications are optional there, and never carry the
                 // whole task (2025-11-25, Tasks, "Task Notifications"): nothing
                 // is promised.
-                return Err(tasks::unknown_task(id));
+                return Err(unknown_task(id));
             }
             Ok((server, Some(NativeName::new(native)), Topic::task(native)))
         };
@@ -373,7 +378,7 @@ impl Gateway {
         let tasks = self.inputs.tasks(&context.principal)?;
         let TaskOrigin { server, tool, .. } = tasks.find_origin(id)?;
         let results = match &tool {
-            Some(tool) => tasks::find_tool_of_task(view, (&server, tool), id)?.results.as_ref(),
+            Some(tool) => task_mode::find_tool_of_task(view, (&server, tool), id)?.results.as_ref(),
             None => None,
         };
         let results = results.filter(|results| results.settings.changes_results());

@@ -1,5 +1,7 @@
 //! The record of one call: metrics, trace and access log, written at its end.
 
+pub(super) mod audit;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +11,8 @@ use crate::call::{
 };
 use crate::clock;
 use crate::mcp::{Method, ProtocolVersion};
+use crate::pipeline::Gateway;
+use crate::pipeline::route::Route;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::events::{CallFacts, CallTag, EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
@@ -17,13 +21,11 @@ use crate::telemetry::{
     CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
 };
 
-use super::Gateway;
-use super::audit::{CallAudit, CallEnd};
-use super::route::Route;
+use audit::{CallAudit, CallEnd};
 
 /// The record of one call. If it is dropped before the call's end, the call is
 /// recorded as cancelled.
-pub(super) struct Record {
+pub(crate) struct Record {
     told: bool,
     /// The outcome to record if the call is dropped.
     left: CallOutcome,

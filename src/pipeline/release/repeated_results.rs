@@ -22,13 +22,12 @@ use crate::call::{
 use crate::crypto::sha256;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
+use crate::pipeline::route::Route;
 use crate::snapshot::View;
 use crate::telemetry::metrics::ServerMetrics;
 
-use super::route::Route;
-
 /// Decides whether a client needs the result of one call.
-pub(super) struct RepeatWatch {
+pub(crate) struct RepeatWatch {
     known: KnownResults,
     /// The client checks `structuredContent` against an `outputSchema`.
     has_output_schema: bool,
@@ -71,7 +70,7 @@ impl RepeatWatch {
     }
 
     /// Returns the replacement of a result; `None` if the client gets the result as it is.
-    pub(super) fn replace(&self, result: &ResultBody) -> Option<Bytes> {
+    pub(crate) fn replace(&self, result: &ResultBody) -> Option<Bytes> {
         if *result.kind() != ResultType::Complete || result.is_error() {
             return None;
         }

@@ -5,6 +5,8 @@
 //! streamed, is buffered (`upstream` has bounded its size) and rewritten away from the thread that
 //! serves its client.
 
+mod repeated_results;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +22,20 @@ use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::era::{lift, lower};
 use crate::mcp::{Era, Method, notification};
+use crate::pipeline::client_view::ClientView;
+use crate::pipeline::input::kept_results::ResultOrigin;
+use crate::pipeline::input::task_ids::OwnTasks;
+use crate::pipeline::input::{InputStore, Requester};
+use crate::pipeline::route::Route;
+use crate::pipeline::route::task_mode::TaskMode;
+use crate::pipeline::tasks;
 use crate::policy::{Holder, LargeWork, Patience, shape_result, shape_task};
 use crate::snapshot::View;
 
-use super::client_view::ClientView;
-use super::input::{InputStore, Requester};
-use super::kept_results::ResultOrigin;
-use super::repeated_results::RepeatWatch;
-use super::route::Route;
-use super::tasks::{self, OwnTasks, TaskMode};
+use repeated_results::RepeatWatch;
 
 /// The rewrites that one call's reply needs.
-pub(super) struct Release {
+pub(crate) struct Release {
     view: Arc<View>,
     server: ServerName,
     method: Method,
@@ -282,7 +286,7 @@ fn with_raw(result: ResultBody, raw: Option<Bytes>) -> ResultBody {
 }
 
 /// Rewrites a server's URIs for one client.
-pub(super) struct UriReader<'a> {
+pub(crate) struct UriReader<'a> {
     pub(super) view: &'a View,
     pub(super) inputs: &'a InputStore,
     pub(super) principal: &'a Principal,

@@ -5,13 +5,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
+use crate::pipeline::client_view::ClientView;
 use crate::snapshot::Snapshots;
 use crate::upstream::{FirstList, ListPatience};
 
-use super::client_view::ClientView;
-
 /// Servers of a view that have neither listed nor failed since they began to start.
-pub(super) struct FirstLists {
+pub(crate) struct FirstLists {
     pending: Vec<FirstList>,
     limit: Duration,
 }
@@ -19,7 +18,7 @@ pub(super) struct FirstLists {
 impl FirstLists {
     /// Returns the servers that a request with this patience still waits for; `None` if there are
     /// none and the snapshot has the newest lists.
-    pub(super) fn pending(client: &ClientView, patience: Option<&ListPatience>) -> Option<Self> {
+    pub(crate) fn pending(client: &ClientView, patience: Option<&ListPatience>) -> Option<Self> {
         let ClientView { snapshot, view, .. } = client;
         let limit = snapshot.config.gateway.list_wait;
         if limit.is_zero() || !snapshot.lacks_lists() {
@@ -34,7 +33,7 @@ impl FirstLists {
 
     /// Waits until all of them have listed or failed, within the configured time, and until the
     /// current snapshot has their lists.
-    pub(super) async fn wait(self, snapshots: &Snapshots, patience: Option<&ListPatience>) {
+    pub(crate) async fn wait(self, snapshots: &Snapshots, patience: Option<&ListPatience>) {
         let known = join_all(self.pending.iter().map(FirstList::known));
         if timeout(self.limit, known).await.is_err() {
             self.pending.iter().for_each(|list| list.spend(patience));

@@ -25,7 +25,7 @@ impl CodeBudgets {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] with the rest of the minute.
-    pub(super) fn open(
+    pub(crate) fn open(
         self: &Arc<Self>,
         holder: Holder,
         bound: Duration,
@@ -66,7 +66,7 @@ fn over_limit(retry_after: Duration) -> Failure {
 
 /// The budget of one run's client, and the run's share so far.
 #[derive(Debug)]
-pub(super) struct CodeBudget {
+pub(crate) struct CodeBudget {
     of: Arc<CodeBudgets>,
     holder: Holder,
     bound: Duration,
@@ -75,13 +75,13 @@ pub(super) struct CodeBudget {
 
 impl CodeBudget {
     /// Returns the bound of all the client's runs together.
-    pub(super) fn bound(&self) -> Duration {
+    pub(crate) fn bound(&self) -> Duration {
         self.bound
     }
 
     /// Charges the time that the run has used since the last charge. Returns false if the client
     /// has used up its bound.
-    pub(super) fn charge(&mut self, used: Duration, now: Instant) -> bool {
+    pub(crate) fn charge(&mut self, used: Duration, now: Instant) -> bool {
         let fresh = used.saturating_sub(self.charged);
         self.charged += fresh;
         let mut budgets = self.of.0.lock();

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::call::Failure;
 use crate::era::state::{Digest, RequestState, StateBinding};
-
-use super::Gateway;
+use crate::pipeline::Gateway;
 
 /// A step of a consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,11 +26,11 @@ use crate::clock;
 use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
-use crate::pipeline::calls::{refusal_reason, refusal_response};
-use crate::pipeline::input::Requester;
 use crate::upstream::parking::ParkingSlot;
 
-use super::at::{TaskAt, raw_object};
+use super::Requester;
+use super::refusal::{refusal_reason, refusal_response};
+use super::task_at::{TaskAt, raw_object};
 
 /// All tasks that have requested input.
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct OpenTaskQuestions {
 impl TaskQuestions {
     /// Returns the pending input requests of a task, as a raw object by key; `None` if there are
     /// none that this client can answer.
-    pub(super) async fn asked(
+    pub(crate) async fn asked(
         &self,
         at: &TaskAt,
         asker: &Requester,
@@ -82,7 +82,7 @@ impl TaskQuestions {
 
     /// Passes a client's answers to the server. Unknown keys are ignored. Returns false if the task
     /// has not requested input.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         at: &TaskAt,
         asker: &Requester,

@@ -16,7 +16,7 @@ use crate::upstream::{ClientNotice, Mailbox, NoticeSubject, Topic};
 
 /// The notification that interceptors are deciding about, for one client.
 #[derive(Default)]
-pub(super) struct PendingNotice(Mutex<Option<BoxFuture<'static, Option<ClientNotice>>>>);
+pub(crate) struct PendingNotice(Mutex<Option<BoxFuture<'static, Option<ClientNotice>>>>);
 
 impl fmt::Debug for PendingNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,7 +29,7 @@ impl PendingNotice {
     ///
     /// # Cancel safety
     /// Safe: the decision is kept when the future is dropped.
-    pub(super) async fn next(
+    pub(crate) async fn next(
         &self,
         mailbox: &Mailbox,
         snapshots: &Snapshots,

@@ -3,29 +3,29 @@
 
 mod completion;
 mod requested;
+pub(super) mod task_mode;
 
 pub(super) use requested::{note_rule_hiding_resource, requested_resource, requested_task};
 
 use std::sync::Arc;
 
 use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
-use crate::catalog::{
-    ElementOrigin, Kind, MAX_URI, PublicReference, ResultTransform, Tool, verify_headers,
-};
+use crate::catalog::{ElementOrigin, Kind, PublicReference, ResultTransform, Tool, verify_headers};
 use crate::era::tasks::ids::TaskOrigin;
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
+use crate::pipeline::client_view::ClientView;
+use crate::pipeline::input::Requester;
+use crate::pipeline::input::unknown::{unknown_resource, unknown_task};
 use crate::policy::{CallTarget, Confirmation, RequestedElement};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::text::clip;
 
-use super::client_view::ClientView;
-use super::input::Requester;
-use super::tasks::{self, TaskMode};
+use task_mode::TaskMode;
 
 /// The destination of a call.
-pub(super) struct Route<'a> {
+pub(crate) struct Route<'a> {
     /// The server of the call.
     pub(super) member: &'a SnapshotServer,
     /// The server's own name or URI of the subject; `None` if the method has no subject.
@@ -173,21 +173,21 @@ fn find_task<'a>(
     call: &Call,
     asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
-    tasks::check_method(call)?;
+    task_mode::check_method(call)?;
     let id = required(call.params.task(), "taskId")?;
     let TaskOrigin { server, tool, native } = asker.tasks()?.find_origin(id)?;
     if !view.scope().admits_server(&server) {
-        return Err(tasks::unknown_task(id));
+        return Err(unknown_task(id));
     }
     let entry = match tool {
-        Some(tool) => Some(tasks::find_tool_of_task(view, (&server, &tool), id)?),
+        Some(tool) => Some(task_mode::find_tool_of_task(view, (&server, &tool), id)?),
         // Under rules, access to a task follows from its tool.
-        None if snapshot.policy.authorization().is_some() => return Err(tasks::unknown_task(id)),
+        None if snapshot.policy.authorization().is_some() => return Err(unknown_task(id)),
         None => None,
     };
     let origin = ElementOrigin { server, native: NativeName::new(native) };
     let route = Route::to(snapshot, &origin, SubjectMember::TaskId);
-    let route = route.ok_or_else(|| tasks::unknown_task(id))?;
+    let route = route.ok_or_else(|| unknown_task(id))?;
     let results = entry.and_then(|entry| entry.results.as_ref());
     let results = results.filter(|results| results.settings.changes_results());
     let wraps_results = entry.is_some_and(|entry| entry.tool.wraps_results());
@@ -226,10 +226,6 @@ fn required<'a>(member: Option<&'a str>, name: &'static str) -> Result<&'a str, 
 
 fn unknown_prompt(name: &str) -> Failure {
     Failure::UnknownPrompt { name: clip_name(name) }
-}
-
-pub(super) fn unknown_resource(uri: &str) -> Failure {
-    Failure::UnknownResource { uri: clip(uri, MAX_URI).to_owned() }
 }
 
 fn clip_name(name: &str) -> String {

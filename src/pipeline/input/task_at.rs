@@ -13,18 +13,19 @@ use crate::call::{
 };
 use crate::config::ServerConfig;
 use crate::mcp::Method;
-use crate::pipeline::calls::refusal_response;
 use crate::policy::{CallTarget, Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::upstream::ServerAccess;
 
+use super::refusal::refusal_response;
+
 /// One task at its server.
 #[derive(Clone)]
-pub(super) struct TaskAt {
+pub(crate) struct TaskAt {
     snapshot: Arc<Snapshot>,
-    pub(super) server: ServerName,
+    pub(crate) server: ServerName,
     /// The server's own id.
-    pub(super) native: String,
+    pub(crate) native: String,
     /// Context of the client that the requests are sent for.
     context: Context,
     /// Access to the server, held while the result is awaited: the client's
@@ -33,7 +34,7 @@ pub(super) struct TaskAt {
 }
 
 impl TaskAt {
-    pub(super) fn new(
+    pub(crate) fn new(
         snapshot: &Arc<Snapshot>,
         server: &ServerName,
         native: String,
@@ -46,7 +47,7 @@ impl TaskAt {
     }
 
     /// Returns the location of a task that this call is about to create.
-    pub(super) async fn for_new_task(
+    pub(crate) async fn for_new_task(
         snapshot: &Arc<Snapshot>,
         permitted: &Permitted<Call>,
     ) -> Result<Self, Failure> {
@@ -57,7 +58,7 @@ impl TaskAt {
     }
 
     /// Sends the call that creates the task.
-    pub(super) async fn create_task(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
+    pub(crate) async fn create_task(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
         self.call(permitted, &self.member()?.config).await
     }
 
@@ -78,7 +79,7 @@ impl TaskAt {
     }
 
     /// Returns the time limit of the server's calls.
-    pub(super) fn patience(&self) -> Result<Duration, Failure> {
+    pub(crate) fn patience(&self) -> Result<Duration, Failure> {
         Ok(self.member()?.config.max_timeout)
     }
 
@@ -117,17 +118,17 @@ impl TaskAt {
 
     /// Requests the result of the task, which the server sends when the task
     /// has ended (Legacy).
-    pub(super) async fn request_outcome(&self) -> Result<Reply, Failure> {
+    pub(crate) async fn request_outcome(&self) -> Result<Reply, Failure> {
         self.send_request(Method::TasksResult, Map::new(), Some(self.patience()?)).await
     }
 
     /// Sends a request about the task and awaits the answer.
-    pub(super) async fn request_answer(&self, method: Method) -> Result<Answer, Failure> {
+    pub(crate) async fn request_answer(&self, method: Method) -> Result<Answer, Failure> {
         self.ask_with(method, Map::new()).await
     }
 
     /// Like [`Self::request_answer`], with additional params.
-    pub(super) async fn ask_with(
+    pub(crate) async fn ask_with(
         &self,
         method: Method,
         more: Map<String, Value>,
@@ -136,24 +137,24 @@ impl TaskAt {
     }
 
     /// Cancels the task in the background, when its client is gone.
-    pub(super) fn cancel_task(self) {
+    pub(crate) fn cancel_task(self) {
         tokio::spawn(async move {
             let said = timeout(ASIDE, self.request_answer(Method::TasksCancel)).await;
             tracing::debug!(server = %self.server, ?said, "a task is cancelled");
         });
     }
 
-    pub(super) fn bad_answer(&self, fault: ServerFault) -> Failure {
+    pub(crate) fn bad_answer(&self, fault: ServerFault) -> Failure {
         Failure::bad_answer(self.server.clone(), fault)
     }
 
-    pub(super) fn bad_task(&self, fault: TaskFault) -> Failure {
+    pub(crate) fn bad_task(&self, fault: TaskFault) -> Failure {
         self.bad_answer(ServerFault::Task(fault))
     }
 }
 
 /// Awaits the answer of a reply. Input requests are refused, since no client could answer them.
-pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
+pub(crate) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
     loop {
         match reply.next().await {
             Some(Event::Answer(answer)) => return answer,

@@ -14,7 +14,7 @@ use crate::snapshot::{Snapshot, View, ViewKey};
 
 /// Views with lists that clients are reading, the least recently read first.
 #[derive(Default)]
-pub(super) struct PagedLists(Mutex<VecDeque<PagedList>>);
+pub(crate) struct PagedLists(Mutex<VecDeque<PagedList>>);
 
 struct PagedList {
     /// Key of the view: only clients with the same key get its pages.
@@ -28,7 +28,7 @@ struct PagedList {
 
 impl PagedLists {
     /// Keeps a view after a client has read a page that is not the last one.
-    pub(super) fn keep(&self, key: ViewKey, snapshot: &Snapshot, view: &Arc<View>) {
+    pub(crate) fn keep(&self, key: ViewKey, snapshot: &Snapshot, view: &Arc<View>) {
         let now = clock::now();
         let mut all = self.0.lock();
         all.retain(|one| one.until > now && !(one.key == key && Arc::ptr_eq(&one.view, view)));
@@ -40,7 +40,7 @@ impl PagedLists {
     }
 
     /// Returns the views kept for clients with this key under the same configuration.
-    pub(super) fn find(&self, key: &ViewKey, snapshot: &Snapshot) -> Vec<Arc<View>> {
+    pub(crate) fn find(&self, key: &ViewKey, snapshot: &Snapshot) -> Vec<Arc<View>> {
         let now = clock::now();
         let all = self.0.lock();
         let kept = all.iter().filter(|one| {

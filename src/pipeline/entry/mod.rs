@@ -1,5 +1,7 @@
 //! Checks of a request before it is a call: its sender, its endpoint, and rate limits.
 
+pub(super) mod login_consents;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,9 +10,8 @@ use http::HeaderMap;
 use crate::call::{Endpoint, Failure, Principal};
 use crate::clock;
 use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
+use crate::pipeline::{Gateway, record};
 use crate::snapshot::Snapshot;
-
-use super::{Gateway, record};
 
 /// Identity of a request's sender besides its headers: the resource that a token has to be for, the
 /// verified certificate of its connection, and its address.

@@ -6,17 +6,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
+use crate::pipeline::client_view::ClientView;
 use crate::snapshot::Snapshots;
 use crate::upstream::DueListing;
 
-use super::client_view::ClientView;
-
 /// Lists of a view's servers that are due.
-pub(super) struct DueLists(Vec<DueListing>);
+pub(crate) struct DueLists(Vec<DueListing>);
 
 impl DueLists {
     /// Returns the lists that a call of this client may wait for; `None` if there are none.
-    pub(super) fn pending(client: &ClientView) -> Option<Self> {
+    pub(crate) fn pending(client: &ClientView) -> Option<Self> {
         let servers = client.snapshot.servers_of(&client.view);
         let due: Vec<_> = servers.flat_map(|member| member.server.due_listings()).collect();
         (!due.is_empty()).then_some(Self(due))
@@ -24,7 +23,7 @@ impl DueLists {
 
     /// Waits until all of them have arrived, within a limit, and until the current snapshot has
     /// them.
-    pub(super) async fn wait(self, snapshots: &Snapshots) {
+    pub(crate) async fn wait(self, snapshots: &Snapshots) {
         let ended = join_all(self.0.into_iter().map(DueListing::ended));
         let _ = timeout(DUE_LISTING_PATIENCE, ended).await;
         snapshots.catch_up().await;

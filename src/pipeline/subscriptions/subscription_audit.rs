@@ -8,17 +8,16 @@ use std::sync::Arc;
 
 use crate::call::{Context, Failure};
 use crate::mcp::{Era, Method};
+use crate::pipeline::record::audit::{DEFAULT, limit_of};
+use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
     AuditDecision, AuditKind, AuditNotes, AuditRecord, check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallSubject};
 use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};
 
-use super::audit::{DEFAULT, limit_of};
-use super::{Gateway, route};
-
 /// Outcome of a subscription.
-pub(super) type SubscriptionOutcome =
+pub(crate) type SubscriptionOutcome =
     Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure>;
 
 /// The decision, the outcome, and the reason if it failed.

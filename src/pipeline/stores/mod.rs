@@ -1,0 +1,4 @@
+//! State of the gateway that outlives calls and reloads.
+
+pub(super) mod code_budgets;
+pub(super) mod paged_lists;
