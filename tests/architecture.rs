@@ -2,7 +2,7 @@
 //! files, and an introduction in every module.
 #![allow(clippy::expect_used, reason = "the helpers of a test")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -299,20 +299,6 @@ fn each_mechanism_has_one_home() {
             assert!(sources.iter().any(is_used), "{home} has no {mark}: remove it from the list");
         }
     }
-}
-
-/// A reader can follow a call in one sitting.
-#[test]
-fn the_walk_of_a_call_names_at_most_60_files_that_exist() {
-    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
-    let (_, walk) = page.split_once("\n## The path of one call\n").expect("the walk");
-    let walk = walk.split("\n## ").next().unwrap_or_default();
-    let quoted = walk.split('`').skip(1).step_by(2);
-    let named: BTreeSet<&str> = quoted.filter(|text| text.ends_with(".rs")).collect();
-    let gone: Vec<_> =
-        named.iter().filter(|path| path.contains('/') && !root().join(path).exists()).collect();
-    assert!(gone.is_empty(), "these files do not exist: {gone:?}");
-    assert!((20..=60).contains(&named.len()), "{} files: {named:#?}", named.len());
 }
 
 #[test]
