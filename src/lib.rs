@@ -24,11 +24,9 @@ pub mod catalog;
 pub mod identity;
 pub mod vault;
 pub mod config;
-pub mod era;
-pub mod call;
-pub mod mcp;
-pub mod telemetry;
 
 // The crates below the gateway, under the names that its modules use.
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
 pub use trunkline_jsonrpc as jsonrpc;
+pub use trunkline_protocol::{call, era, mcp};
+pub use trunkline_telemetry as telemetry;

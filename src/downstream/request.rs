@@ -11,15 +11,15 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
 
-use crate::call::PeerAddress;
-use crate::call::{Client, Context, Failure, Meta, ParamsFault, RequestFault, Trace};
+use crate::call::{
+    AuditNotes, Client, Context, Failure, Meta, ParamsFault, PeerAddress, RequestFault, Trace,
+};
 use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{self, LogLevel, MediaType};
 use crate::pipeline::audit_notes;
 use crate::snapshot::Snapshot;
-use crate::telemetry::audit::AuditNotes;
 
 use super::McpService;
 use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};

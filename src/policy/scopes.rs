@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use crate::call::{
-    Context, Failure, Grants, Named, NativeName, NeededScopes, Principal, ProfileName, ServerName,
-    TokenSource,
+    Context, DecidingRule, Failure, Grants, Named, NativeName, NeededScopes, Principal,
+    ProfileName, ServerName, TokenSource,
 };
 use crate::config::{Config, ScopeName, ServerConfig};
-use crate::telemetry::audit::DecidingRule;
 
 /// Required scopes of a configuration.
 #[derive(Debug)]

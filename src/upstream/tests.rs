@@ -1,6 +1,5 @@
 //! A whole server with a real child, which is a few lines of shell.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -8,20 +7,20 @@ use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::call::{
-    Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Question, Reply, Trace,
-};
+use crate::call::{Client, Event, Failure, Question, Reply};
 use crate::catalog::Kind;
 use crate::clock;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::jsonrpc::Response;
-use crate::mcp::{Method, ProtocolVersion};
+use crate::mcp::ProtocolVersion;
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::child::Guardian;
 use crate::upstream::lists::store::tests::{Folder, known};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use crate::call::test_support::make_tool_call as call;
 
 /// A Legacy server with the tools `echo`, which responds, and `hang`, which does not. It takes half
 /// a second to end.
@@ -76,33 +75,6 @@ pub(crate) fn surroundings() -> ServerContext {
 pub(super) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
     notifications::Inbox::new(Arc::default(), SubscriptionHub::default().at(&server))
-}
-
-pub(crate) fn call(tool: &str) -> Call {
-    let params = format!("{{\"name\":\"{tool}\",\"arguments\":{{}}}}");
-    let client = Client::new(ProtocolVersion::LATEST_LEGACY, None, Bytes::from_static(b"{}"));
-    Call {
-        method: Method::ToolsCall,
-        params: Params::parse(Some(params.into())).unwrap(),
-        context: Context {
-            principal: Principal::Anonymous,
-            grants: None,
-            tokens: None,
-            endpoint: Endpoint::default(),
-            session: None,
-            sent: None,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            peer: None,
-            transport: "http1",
-            client: Arc::new(client),
-            log: None,
-            progress_token: None,
-            trace: Trace::default(),
-            headers: Arc::default(),
-            audit: None,
-        },
-        input: None,
-    }
 }
 
 /// Returns a tool of any server. Arguments are not checked here.

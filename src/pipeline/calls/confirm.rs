@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::call::{
-    Call, ConfirmationError, Failure, Input, InternalFault, Params, Question, Reply,
+    Call, ConfirmationError, ConfirmationNote, Failure, Input, InternalFault, Params, Question,
+    Reply,
 };
 use crate::era::lower;
 use crate::jsonrpc::{Response, object};
-use crate::telemetry::audit::ConfirmationNote;
 
 use super::active_call::ActiveCall;
 

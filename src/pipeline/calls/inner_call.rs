@@ -36,7 +36,7 @@ pub(crate) fn make_inner_call(
         sent: None,
         // The gateway sets no parameters in headers.
         peer: None,
-        audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
+        audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(|| trail.next_id())),
         ..outer.context.clone()
     };
     let mut call = Box::new(Call { method: Method::ToolsCall, params, context, input: None });

@@ -3,14 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::call::{Answer, Context, Failure};
+use crate::call::{Answer, AuditCredential, AuditNotes, Context, Failure};
 use crate::catalog::Kind;
 use crate::identity::Credential;
 use crate::mcp::Method;
 use crate::pipeline::Gateway;
 use crate::telemetry::audit::{
-    AuditCredential, AuditDecision, AuditKind, AuditNotes, AuditRecord, AuditTrail,
-    check_of_failure, session_digest,
+    AuditDecision, AuditKind, AuditRecord, AuditTrail, check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 

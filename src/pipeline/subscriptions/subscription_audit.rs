@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::call::{Context, Failure};
+use crate::call::{AuditNotes, Context, Failure};
 use crate::mcp::{Era, Method};
 use crate::pipeline::record::audit::{DEFAULT, limit_of};
 use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
-    AuditDecision, AuditKind, AuditNotes, AuditRecord, check_of_failure, session_digest,
+    AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallSubject};
 use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};

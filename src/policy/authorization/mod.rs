@@ -24,11 +24,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Call, Context, Failure, ServerName};
+use crate::call::{Call, Context, DecidingRule, Failure, ServerName};
 use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI, Naming};
 use crate::config::{ConditionCost, ConditionReads, Config, RuleConfig};
 use crate::mcp::Method;
-use crate::telemetry::audit::DecidingRule;
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::call::{
-    Call, Context, Failure, InterceptorFault, InterceptorOutageError, InterceptorRefusalError,
-    Named, ProfileName, ServerName,
+    Call, Context, DecidingRule, Failure, InterceptorFault, InterceptorOutageError,
+    InterceptorRefusalError, Named, ProfileName, ServerName,
 };
 use crate::clock;
 use crate::config::{
@@ -29,7 +29,6 @@ use crate::config::{
     InterceptorName,
 };
 use crate::mcp::Method;
-use crate::telemetry::audit::DecidingRule;
 
 use super::permit::CallTarget;
 use message::{Intercepted, SeenMessage, Verdict};

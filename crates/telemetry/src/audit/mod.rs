@@ -1,0 +1,284 @@
+//! The audit log: one JSON record per decision, for auditors.
+//!
+//! The access log reports the outcome of calls to operators, and may lose lines. The audit log
+//! records the permissions of each principal with the deciding check or rule, and counts lost
+//! records. Callers put finished records into a bounded queue ([`queue`]) and never wait. One
+//! thread ([`writer`]) numbers the records, chains them ([`chain`]) and writes them to a file
+//! ([`rotation`]), standard output or syslog ([`syslog`]). A record that cannot be written is
+//! retried until it can. Meanwhile the queue fills, further records are counted as lost, and a
+//! record in the log itself gives their number.
+//!
+//! Unlike the rest of `telemetry`, the audit log may hold arguments, if the operator asks for them,
+//! redacted ([`redaction`]). Keys, tokens and session ids are never an input, only values that
+//! distinguish them.
+
+mod arguments;
+mod chain;
+mod queue;
+mod record;
+mod redaction;
+mod rotation;
+mod sink;
+mod syslog;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+
+use trunkline_core::clock;
+use trunkline_core::crypto::random_bytes;
+
+use super::json_text::SecondText;
+use super::metrics::{AuditCounts, AuditFate};
+
+pub use arguments::{ArgumentBounds, RenderFault, ShownArguments};
+pub use chain::ChainKey;
+pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
+pub use redaction::{RedactionError, RedactionRules};
+pub use rotation::FileRotation;
+pub use syslog::SyslogAddress;
+pub use verify::{ChainFault, ChainReport, LogVerifier, first_number};
+
+use queue::AuditQueue;
+use record::{RecordId, RecordTime};
+use writer::{AuditWriter, WriterState};
+
+/// Settings of the audit log.
+#[derive(Debug)]
+pub struct AuditSettings {
+    /// Destination of the records.
+    pub sink: AuditSinkSettings,
+    /// Maximum bytes of pending records.
+    pub queue_size: usize,
+    /// Mode of the chain.
+    pub chain: ChainMode,
+    /// Digest of arguments in the records.
+    pub digest: ArgumentsDigest,
+    /// Recording of argument values; `None` omits them.
+    pub arguments: Option<ArgumentRecording>,
+}
+
+/// A digest of a call's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgumentsDigest {
+    /// No digest.
+    Off,
+    /// SHA-256.
+    Sha256,
+    /// BLAKE2b with 256 bits.
+    Blake2b,
+}
+
+/// Destination of the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditSinkSettings {
+    /// A file, and the conditions for its rotation.
+    File(PathBuf, FileRotation),
+    /// Standard output.
+    Stdout,
+    /// A syslog receiver, as RFC 5424 messages.
+    Syslog(SyslogAddress),
+}
+
+/// Reference of each record to its predecessor.
+#[derive(Debug, Clone)]
+pub enum ChainMode {
+    /// No reference.
+    Off,
+    /// The predecessor's SHA-256.
+    Plain,
+    /// An HMAC-SHA256, which only the owner of the key can make.
+    Keyed(ChainKey),
+}
+
+/// Settings for recording the values of arguments.
+#[derive(Debug)]
+pub struct ArgumentRecording {
+    /// Approximate bytes that are shown of one call's arguments.
+    pub size: usize,
+    /// Rules by which secrets are replaced.
+    pub redaction: RedactionRules,
+}
+
+/// Handle for writing records. Clones share one log.
+#[derive(Debug, Clone)]
+pub struct AuditTrail(Arc<TrailState>);
+
+#[derive(Debug)]
+struct TrailState {
+    on: AtomicBool,
+    settings: ArcSwapOption<AuditSettings>,
+    /// Prefix of all ids of this run.
+    run: String,
+    recorded: AtomicU64,
+    queue: Arc<AuditQueue>,
+    writer: Arc<WriterState>,
+    started: Mutex<bool>,
+}
+
+/// State of the log, for `/status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditOverview {
+    /// Written records.
+    pub written: u64,
+    /// Lost records.
+    pub dropped: u64,
+    /// Bytes of pending records.
+    pub queued: usize,
+    /// Number of the last record.
+    pub last_number: u64,
+    /// Hash of the last record, if records are chained.
+    pub last_hash: Option<String>,
+    /// Error of the last attempt to write; `None` once an attempt succeeds.
+    pub fault: Option<String>,
+}
+
+impl AuditTrail {
+    /// Creates a log that is off until [`AuditTrail::apply`] is called.
+    pub fn new(counts: AuditCounts) -> Self {
+        let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
+        Self(Arc::new(TrailState {
+            on: AtomicBool::new(false),
+            settings: ArcSwapOption::empty(),
+            run: HEXLOWER.encode(&run),
+            recorded: AtomicU64::new(0),
+            queue: Arc::new(AuditQueue::new(counts)),
+            writer: Arc::default(),
+            started: Mutex::new(false),
+        }))
+    }
+
+    /// Returns true if the log is on.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.0.on.load(Relaxed)
+    }
+
+    /// Writes a record. Never waits.
+    pub fn record(&self, record: &AuditRecord<'_>) {
+        if !self.is_on() {
+            return;
+        }
+        let settings = self.0.settings.load();
+        let Some(settings) = settings.as_deref() else { return };
+        let id = match record.id {
+            Some(id) => RecordId::Known(id),
+            None => RecordId::New(&self.0.run, self.0.recorded.fetch_add(1, Relaxed)),
+        };
+        let now = clock::unix_now();
+        // A call may end while its thread ends.
+        let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
+        record.write_json((id, time), settings, &mut scratch.json);
+        self.0.queue.push(&scratch.json, record.is_of_stranger());
+        scratch.json.clear();
+        scratch.json.shrink_to(KEPT_SCRATCH);
+        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+    }
+
+    /// Returns the id of a record that is written later.
+    pub fn next_id(&self) -> String {
+        let number = self.0.recorded.fetch_add(1, Relaxed);
+        format!("{}-{number}", self.0.run)
+    }
+
+    /// Puts settings in force. Pending records go to the new destination, in order. `None` turns
+    /// the log off once the pending records are written.
+    ///
+    /// # Errors
+    /// The thread that writes cannot be started.
+    pub fn apply(&self, settings: Option<AuditSettings>) -> std::io::Result<()> {
+        let settings = settings.map(Arc::new);
+        if let Some(settings) = &settings {
+            self.start_writer()?;
+            self.0.queue.configure(settings);
+        }
+        self.0.on.store(settings.is_some(), Relaxed);
+        self.0.settings.store(settings);
+        Ok(())
+    }
+
+    fn start_writer(&self) -> std::io::Result<()> {
+        let mut started = self.0.started.lock();
+        if !*started {
+            let writer = AuditWriter::new(Arc::clone(&self.0.queue), Arc::clone(&self.0.writer));
+            thread::Builder::new()
+                .name("audit".to_owned())
+                .spawn(move || writer.write_records())?;
+            *started = true;
+        }
+        Ok(())
+    }
+
+    /// Requests that the file is opened again, because another program has moved it.
+    pub fn reopen(&self) {
+        self.0.queue.request_reopening();
+    }
+
+    /// Returns the state of the log; `None` if it is off.
+    pub fn overview(&self) -> Option<AuditOverview> {
+        self.is_on().then(|| {
+            let written = self.0.writer.snapshot();
+            AuditOverview {
+                written: self.0.queue.counts().of(AuditFate::Written),
+                dropped: self.0.queue.counts().of(AuditFate::Dropped),
+                queued: self.0.queue.bytes(),
+                last_number: written.number,
+                last_hash: written.hash,
+                fault: written.fault,
+            }
+        })
+    }
+
+    /// Writes pending records within this time, and ends the thread. Blocks. The remaining records
+    /// are counted as lost and reported in the gateway's log.
+    pub fn finish(&self, within: Duration) {
+        self.0.on.store(false, Relaxed);
+        if *self.0.started.lock() {
+            let lost = self.0.queue.close(within);
+            if lost > 0 {
+                tracing::error!(
+                    target: "trunkline::telemetry::audit",
+                    records = lost,
+                    "audit records were lost: they could not be written"
+                );
+            }
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<RecordScratch> = const { Cell::new(RecordScratch::new()) };
+}
+
+/// Memory that a thread keeps between two records.
+struct RecordScratch {
+    json: Vec<u8>,
+    second: SecondText,
+}
+
+impl RecordScratch {
+    const fn new() -> Self {
+        Self { json: Vec::new(), second: SecondText::new() }
+    }
+}
+
+impl Default for RecordScratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Maximum bytes that a thread keeps for the next record.
+const KEPT_SCRATCH: usize = 16 << 10;

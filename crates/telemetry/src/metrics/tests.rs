@@ -1,0 +1,172 @@
+use std::fmt::Write as _;
+
+use super::*;
+
+const OK: CallOutcome = CallOutcome::Ok;
+
+/// Metrics with a series in every family.
+fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
+    let metrics = Metrics::new("0.0.0");
+    let server = metrics.server("SERVER");
+    let tool = metrics.tool("SERVER", "TOOL");
+    let (client, profile) = (metrics.client("CLIENT"), metrics.profile_metrics("PROFILE"));
+    metrics.operation_metrics("METHOD").record_duration(&OK, Duration::ZERO);
+    server.operation_metrics("METHOD").record_duration(&OK, Duration::ZERO);
+    server.record_session(Duration::ZERO);
+    for counts in [&client, &profile] {
+        counts.record_call(&OK);
+    }
+    tool.record_call(&OK);
+    metrics.count_error(&CallOutcome::Refused { reason: "rate" });
+    metrics.count_limit_refused("LIMIT");
+    metrics.count_definitions("files", [1, 1]);
+    metrics.count_reload(ReloadOutcome::Applied);
+    metrics.event_counts().count(EventFate::Delivered, 1);
+    (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
+}
+
+#[test]
+fn the_same_names_give_the_same_handle_while_it_is_held() {
+    let metrics = Metrics::new("0.0.0");
+    let before = metrics.tool("files", "read");
+    before.record_call(&OK);
+    let after = metrics.tool("files", "read");
+    drop(before);
+    after.record_call(&OK);
+    after.record_call(&CallOutcome::ToolError);
+    let text = metrics.encode_text();
+    let series = r#"trunkline_tool_calls_total{server="files",tool="read",outcome="#;
+    assert!(text.contains(&format!("{series}\"ok\"}} 2\n")), "{text}");
+    assert!(text.contains(&format!("{series}\"tool_error\"}} 1\n")), "{text}");
+    assert!(!text.contains(&format!("{series}\"failed\"")), "{text}");
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_with_its_last_holder() {
+    let metrics = Metrics::new("0.0.0");
+    let server = metrics.server("files");
+    server.set_availability(Availability::Up);
+    let call = Arc::clone(&server);
+    let entered = call.calls_in_flight().enter();
+    drop(server);
+    let text = metrics.encode_text();
+    assert!(text.contains("trunkline_server_up{server=\"files\"} 1\n"), "{text}");
+    assert!(text.contains("trunkline_calls_in_flight{server=\"files\"} 1\n"), "{text}");
+    drop(entered);
+    assert_eq!(call.calls_in_flight().value(), 0);
+    drop(call);
+    assert!(!metrics.encode_text().contains("files"));
+}
+
+#[test]
+fn names_do_not_pile_up_without_scrapes() {
+    let entries = Entries::<u8>::default();
+    let held = entries.get_or_insert(&["held"], || 1);
+    for round in 0..1000 {
+        entries.get_or_insert(&[&round.to_string()], || 0);
+    }
+    assert!(format!("{entries:?}").matches("(Weak)").count() <= 64);
+    assert!(Arc::ptr_eq(&held, &entries.get_or_insert(&["held"], || 2)));
+}
+
+#[test]
+fn a_hostile_name_stays_inside_its_label() {
+    let metrics = Metrics::new("0.0.0");
+    let tool = metrics.tool("files", "a\"} 1\nforged{x=\"\\");
+    tool.record_call(&OK);
+    let text = metrics.encode_text();
+    assert!(text.contains(r#"tool="a\"} 1\nforged{x=\"\\",outcome="ok"} 1"#), "{text}");
+}
+
+#[test]
+fn durations_are_separated_by_method_and_outcome() {
+    let (metrics, _held) = poked();
+    let failed = CallOutcome::Failed { code: -32603, label: "timeout" };
+    metrics.operation_metrics("tools/call").record_duration(&failed, Duration::from_millis(30));
+    metrics.count_error(&failed);
+    let text = metrics.encode_text();
+    for line in [
+        r#"mcp_server_operation_duration_seconds_bucket{le="0.02",method="tools/call",outcome="failed"} 0"#,
+        r#"mcp_server_operation_duration_seconds_bucket{le="0.05",method="tools/call",outcome="failed"} 1"#,
+        r#"mcp_server_operation_duration_seconds_sum{method="tools/call",outcome="failed"} 0.03"#,
+        r#"mcp_client_operation_duration_seconds_count{server="SERVER",method="METHOD",outcome="ok"} 1"#,
+        r#"trunkline_errors_total{outcome="failed",reason="timeout"} 1"#,
+        r#"trunkline_build_info{version="0.0.0"} 1"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_page_on_metrics_matches_the_code() {
+    let (metrics, _held) = poked();
+    let page = page(&metrics.encode_text());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(written, page, "docs/metrics.md is stale: run the tests with UPDATE_DOCS=1");
+}
+
+/// The text of `docs/metrics.md`, generated from a scrape with every family.
+fn page(scrape: &str) -> String {
+    let mut page = PAGE_HEAD.to_owned();
+    for family in scrape.split("# HELP ").skip(1) {
+        let (name, rest) = family.split_once(' ').unwrap();
+        let (help, rest) = rest.split_once('\n').unwrap();
+        let kind = rest.lines().next().unwrap().rsplit(' ').next().unwrap();
+        let samples: Vec<_> = rest.lines().filter(|line| !line.starts_with('#')).collect();
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let labels = samples.first().and_then(|line| line.split_once('{')).map_or_else(
+            String::new,
+            |(_, rest)| {
+                let pairs = rest.split_once('}').unwrap().0.split(',');
+                let names = pairs.map(|pair| pair.split_once('=').unwrap().0);
+                names
+                    .filter(|n| *n != "le")
+                    .map(|n| format!("`{n}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            },
+        );
+        writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
+    }
+    let bounds = BOUNDS.map(|bound| bound.to_string()).join(", ");
+    page + &PAGE_TAIL
+        .replace("BOUNDS", &bounds)
+        .replace("OUTCOMES", &CallOutcome::LABELS.join("`, `"))
+}
+
+const PAGE_HEAD: &str = "<!-- Generated from the code: UPDATE_DOCS=1 cargo test -p trunkline-telemetry metrics -->
+# Metrics
+
+`/metrics` on the admin listener serves these in the OpenMetrics text format, which Prometheus reads.
+With an OTLP endpoint set, the four durations are also pushed there, from the same counts, under their
+OpenTelemetry names: `mcp.server.operation.duration`, `mcp.client.operation.duration`,
+`mcp.server.session.duration` and `mcp.client.session.duration`.
+
+`mcp_server_*` measure the gateway in its role as a server for clients, `mcp_client_*` in its role as a client
+of servers, as in the semantic conventions for MCP.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+";
+
+const PAGE_TAIL: &str = "
+`outcome` of a call is one of `OUTCOMES`;
+of a reload `applied`, `unchanged` or `rejected`; of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
+was full) or `given_up` (the receiver did not take it in time); of a record of the [audit log](audit.md) `written`,
+`dropped` (lost for good) or `failed` (one attempt to write it).
+A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
+configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
+their series disappear with the last call that uses them.
+
+Durations have the buckets of the semantic conventions, in seconds:
+BOUNDS.
+";
