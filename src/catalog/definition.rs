@@ -11,10 +11,11 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use trunkline_search::AnalysedElement;
+
 use super::item::MAX_ITEM_DEPTH;
 use super::kind::{DefinitionKind, Kind};
 use super::scan::ScanFindings;
-use super::search::AnalysedElement;
 use crate::crypto::sha256;
 use crate::jsonrpc::parse_strict;
 

@@ -37,7 +37,6 @@ mod rules;
 mod scan;
 mod schema;
 mod schema_shape;
-mod search;
 mod searched;
 mod selection;
 mod server_list;
@@ -57,6 +56,13 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+
+pub use trunkline_search::{
+    AnalysedElement, Analyser, DocumentId, MAX_DIMENSIONS, MAX_DOCUMENTS, MAX_EMBEDDED_TEXT,
+    MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES, MAX_QUERY_WORDS, QuestionMeaning, SearchDocument,
+    SearchHit, SearchIndex, SearchQuery, SynonymGroups, TextVector, embedded_question,
+    embedded_text, read_word_lists,
+};
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::config::OwnToolConfig;
@@ -85,12 +91,6 @@ pub use scan::{ConfusableNames, ScanFindings, ScanRule};
 pub use schema::{
     ArgumentEditFault, ArgumentSchema, CoercedArguments, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH,
     SchemaError, is_usable_pattern,
-};
-pub use search::{
-    AnalysedElement, Analyser, DocumentId, MAX_DIMENSIONS, MAX_DOCUMENTS, MAX_EMBEDDED_TEXT,
-    MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES, MAX_QUERY_WORDS, QuestionMeaning, SearchDocument,
-    SearchHit, SearchIndex, SearchQuery, SynonymGroups, TextVector, embedded_question,
-    embedded_text, read_word_lists,
 };
 pub use selection::{Scope, Selection, are_about_server};
 pub use server_list::{

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use trunkline_search::{AnalysedElement, Analyser};
+
 use super::Catalog;
 use super::kind::Kind;
-use super::search::{AnalysedElement, Analyser};
 use crate::call::ServerName;
 use crate::jsonrpc::{Members, text};
 

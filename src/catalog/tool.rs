@@ -6,13 +6,14 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::Value;
 
+use trunkline_search::{AnalysedElement, Analyser};
+
 use super::definition::DefinitionCells;
 use super::item::{ItemError, ItemFields, copy_within_bounds};
 use super::kind::Kind;
 use super::param_headers::{self, ParamHeader};
 use super::repair::{LegacyForm, RepairedEntry, legacy_form, repair_entry};
 use super::schema::{self, ArgumentSchema, PatternBudget, SchemaError};
-use super::search::{AnalysedElement, Analyser};
 use super::tool_bytes::ToolBytes;
 use super::tool_transform::ToolTransform;
 use crate::call::NativeName;

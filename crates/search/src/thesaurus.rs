@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use trunkline_core::text::clip;
+
 use super::spelling::LetterSet;
 use super::stems::{is_stop_word, stem_english};
 use super::weights::{CONFIGURED, GENERAL, NEAR, SPELLING};
 use super::words::split_words;
-use crate::text::clip;
 
 /// Groups of synonyms.
 #[derive(Debug, Default)]

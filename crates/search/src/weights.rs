@@ -1,11 +1,11 @@
 //! The constants of the ranking, in one place. They were tuned on the `tune` half of the queries in
 //! `benches/search`, never on the other one.
 
-use super::element::FIELDS;
+use super::fields::FIELDS;
 
 /// The saturation of repeated occurrences of a term: BM25's `k1`.
 pub(super) const SATURATION: f32 = 3.5;
-/// The weight of each field, in the order of [`super::element::Field`], and the influence of its
+/// The weight of each field, in the order of [`super::fields::Field`], and the influence of its
 /// length: BM25F's `w` and `b`.
 pub(super) const FIELD_WEIGHTS: [(f32, f32); FIELDS] =
     [(5.0, 0.7), (2.5, 0.5), (2.0, 0.4), (0.8, 0.6), (1.0, 0.6), (0.4, 0.7), (2.5, 0.0)];

@@ -1,13 +1,14 @@
 //! A parsed query: its words, their English, and the action that it asks for. Parsing does not
 //! depend on the indexed elements.
 
+use trunkline_core::text::clip;
+
 use super::actions::Action;
 use super::element::name_key;
 use super::languages::{Dictionary, Language, Translation};
 use super::shapes::find_shapes;
 use super::stems::{is_question_filler, is_stop_word, stem_english, visit_pairs};
 use super::words::{Script, Word, split_words};
-use crate::text::clip;
 
 /// A parsed query.
 #[derive(Debug)]

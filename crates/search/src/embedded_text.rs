@@ -1,10 +1,12 @@
 //! The texts for an embedding model: a few sentences about each element, and queries.
 
-use super::element::{ElementMembers, Field};
+use trunkline_core::text::{clip, split_sentence};
+
+use super::element::ElementMembers;
+use super::fields::Field;
 use super::question::{MAX_QUERY_BYTES, SearchQuery};
 use super::schema_text::visit_schema;
 use super::words::split_words;
-use crate::text::{clip, split_sentence};
 
 /// The text of an element for its vector, from the name of its server, which may be empty, and its
 /// definition as clients list it, raw JSON: both names in words, its title, the start of its

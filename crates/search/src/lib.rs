@@ -9,25 +9,29 @@
 //!
 //! Rights apply inside the search: elements that a caller may not see have no influence on an
 //! answer, neither on its order, nor on its scores, nor on the cut at a limit. Everything here
-//! takes values and returns values; `snapshot` decides which indexes are kept, and for how long.
+//! takes values and returns values; the gateway decides which indexes are kept, and for how long.
 
-mod actions;
-mod affinity;
-mod associations;
-mod concepts;
-mod element;
-mod embedded_text;
+#![warn(unreachable_pub)]
+
 mod fusion;
-mod languages;
-mod question;
-mod ranking;
-mod schema_text;
-mod shapes;
-mod spelling;
-mod stems;
-mod thesaurus;
 mod vectors;
+mod embedded_text;
+mod concepts;
+mod question;
+mod shapes;
+mod element;
+mod schema_text;
+mod languages;
+mod associations;
+mod thesaurus;
+mod spelling;
+mod affinity;
+mod ranking;
+mod slots;
+mod actions;
 mod weights;
+mod fields;
+mod stems;
 mod words;
 
 #[cfg(test)]
@@ -41,9 +45,10 @@ use actions::Action;
 use affinity::ServerAffinity;
 use associations::Associations;
 use concepts::ConceptReader;
+use element::name_key;
 pub use element::{AnalysedElement, Analyser};
-use element::{FIELDS, Field, FieldCounts, name_key};
 pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
+use fields::{FIELDS, Field, FieldCounts};
 pub use fusion::QuestionMeaning;
 use languages::Dictionary;
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use trunkline_core::text::clip;
+
 use super::stems::{is_question_filler, is_stop_word, stem_english};
 use super::weights::{NEUTRAL, OPPOSED, RELATED, SAME};
 use super::words::split_words;
-use crate::text::clip;
 
 /// The kind of effect that a verb names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! field, added, and saturated once. Every figure is computed from the documents that may be found,
 //! and from no others, so that a hidden document changes nothing.
 
-use super::concepts::{Concept, Slot, Variant};
-use super::element::{FIELDS, FieldCounts};
+use super::fields::{FIELDS, FieldCounts};
+use super::slots::{Concept, Slot, Variant};
 use super::weights::{BACKGROUND, FIELD_WEIGHTS, SATURATION};
 use super::{DocumentId, Posting, SearchIndex};
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::element::Field;
+use super::fields::Field;
 
 /// Calls `keep` with each text in a raw schema that describes the parameters: their names, titles,
 /// descriptions and enumerated values. `arguments` of prompts are read the same way. A schema that

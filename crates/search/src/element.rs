@@ -7,40 +7,13 @@ use foldhash::HashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use trunkline_core::text::{clip, split_sentence};
+
 use super::actions::Action;
+use super::fields::{FIELDS, Field, FieldCounts, MAX_WORDS};
 use super::schema_text::visit_schema;
 use super::stems::{TermMaker, stem_english};
 use super::words::{fold_text, split_words, visit_words};
-use crate::text::{clip, split_sentence};
-
-/// A part of an element that has a weight of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    /// The name.
-    Name,
-    /// The title.
-    Title,
-    /// The first sentence of the description.
-    Summary,
-    /// The rest of the description.
-    Description,
-    /// The names of the parameters.
-    ParameterName,
-    /// The schema of the parameters: descriptions, enumerated values, nested names.
-    ParameterText,
-    /// The name of the server.
-    Server,
-}
-
-/// The number of fields.
-pub(super) const FIELDS: usize = 7;
-
-/// The most words that are kept of each field, in the order of [`Field`]. A longer text repeats
-/// itself, or tries to match every query.
-pub(super) const MAX_WORDS: [usize; FIELDS] = [32, 32, 64, 512, 256, 1024, 16];
-
-/// The frequency of a term in each field.
-pub(super) type FieldCounts = [u8; FIELDS];
 
 /// The analysis of one definition, shared by all indexes that have it.
 #[derive(Debug)]

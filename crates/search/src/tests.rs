@@ -3,8 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use trunkline_core::clock;
+
 use super::*;
-use crate::clock;
 
 /// A server and its tools: names, and descriptions.
 type Listed = (&'static str, &'static [(&'static str, &'static str)]);

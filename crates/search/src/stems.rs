@@ -141,8 +141,8 @@ static COMMON: LazyLock<CommonWords> =
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::split_words;
     use super::*;
+    use crate::words::split_words;
 
     fn terms(text: &str) -> Vec<String> {
         let mut maker = TermMaker::new();
