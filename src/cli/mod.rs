@@ -4,7 +4,6 @@
 //! while running, 2 for an invalid command line, 3 for an invalid configuration.
 
 pub mod cert;
-pub mod example;
 pub mod serve;
 
 mod add;
@@ -39,6 +38,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+
+use trunkline_examples::Example;
 
 use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
@@ -107,7 +108,7 @@ enum CliCommand {
     /// Run one of the built-in example servers, over standard streams
     Example {
         #[command(subcommand)]
-        example: Option<example::Example>,
+        example: Option<Example>,
     },
     /// Print shell completions
     Completions {
@@ -204,7 +205,7 @@ pub fn run() -> ExitCode {
             write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))
         }
         CliCommand::Example { example: Some(example) } => example.serve(),
-        CliCommand::Example { example: None } => write_to_stdout(&example::list()),
+        CliCommand::Example { example: None } => write_to_stdout(&trunkline_examples::list()),
         CliCommand::Completions { shell } => {
             write_to_stdout(&completions::completion_script(shell))
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::clock;
+use trunkline_core::clock;
 
 use super::answers::{Answers, LoadAnswer, LoadSession};
 

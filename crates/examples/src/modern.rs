@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::stdio::{ExampleCall, ExampleServer, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
-use super::tool::{Toolbox, call_tool, merged, server_info};
+use super::stdio::{
+    ExampleCall, ExampleServer, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, merged,
+};
+use super::tool::{Toolbox, call_tool, server_info};
 
 /// Serves tools to Modern clients.
 pub(super) struct Modern<T> {

@@ -131,17 +131,6 @@ fn drop_formats(schema: &mut Value) {
     }
 }
 
-/// Merges two objects; the members of the second win.
-pub(super) fn merged(object: Value, more: Value) -> Value {
-    match (object, more) {
-        (Value::Object(mut fields), Value::Object(more)) => {
-            fields.extend(more);
-            Value::Object(fields)
-        }
-        (object, _) => object,
-    }
-}
-
 /// Parses the arguments.
 pub(super) fn read<A: DeserializeOwned>(arguments: Value) -> Result<A, ToolFault> {
     serde_json::from_value(arguments)

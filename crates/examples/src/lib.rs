@@ -10,26 +10,30 @@
 //! One loop ([`stdio`]) serves either of the two; [`legacy`] and [`modern`] handle the requests of
 //! an era, [`clock`] and [`notes`] are the tools.
 
+#![warn(unreachable_pub)]
+
+mod proxy;
+mod load;
 mod clock;
 mod legacy;
-pub mod load;
-mod modern;
 mod notes;
-pub mod proxy;
-mod stdio;
 mod store;
+mod modern;
 mod tool;
+mod stdio;
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 
 use clock::ClockTools;
 use legacy::Legacy;
+pub use load::LoadArgs;
 use modern::Modern;
 use notes::NotesTools;
+pub use proxy::ProxyArgs;
 use store::Store;
 
 /// The example servers. `trunkline example` prints the doc lines.
@@ -44,33 +48,9 @@ pub enum Example {
         file: Option<PathBuf>,
     },
     /// A server for load tests: both eras, HTTP or stdio, any number of tools and bytes
-    Load(load::LoadArgs),
+    Load(LoadArgs),
     /// A bare HTTP pass-through proxy to one server
-    Proxy(proxy::ProxyArgs),
-}
-
-#[derive(Parser)]
-#[command(name = "trunkline example", about = "Run one of the example servers on stdio")]
-struct Arguments {
-    #[command(subcommand)]
-    example: Option<Example>,
-}
-
-/// Runs `trunkline example …` with the rest of the command line: serves the named example, or lists
-/// all of them. Exit codes: 0 at the end of input, 1 if serving failed, 2 for invalid arguments.
-pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let arguments = std::iter::once("trunkline example".to_owned()).chain(arguments);
-    match Arguments::try_parse_from(arguments) {
-        Ok(Arguments { example: Some(example) }) => example.serve(),
-        Ok(Arguments { example: None }) => {
-            print!("{}", list());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            let _closed = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
-    }
+    Proxy(ProxyArgs),
 }
 
 /// Returns the names and descriptions, one per line.

@@ -18,10 +18,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
+use trunkline_core::codec::body::collect;
+
 use super::answers::{Answers, LoadAnswer, LoadSession};
-use crate::codec::body::collect;
 
 /// The HTTP server.
 pub(super) struct LoadServer {
@@ -66,9 +68,20 @@ impl Until {
             }
         };
         tokio::select! {
-            () = crate::cli::serve::signals::told_to_stop() => {}
+            () = received(SignalKind::terminate()) => {}
+            () = received(SignalKind::interrupt()) => {}
             () = input => {}
         }
+    }
+}
+
+/// Completes when the process receives the signal.
+async fn received(kind: SignalKind) {
+    match signal(kind) {
+        Ok(mut signal) => {
+            signal.recv().await;
+        }
+        Err(_) => pending().await,
     }
 }
 

@@ -11,8 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 use tokio_util::sync::CancellationToken;
 
-use super::tool::merged;
-use crate::codec::lines::{LineError, LineReader};
+use trunkline_core::codec::lines::{LineError, LineReader};
 
 /// The request handling of an era.
 pub(super) trait ExampleServer {
@@ -88,6 +87,17 @@ impl ExampleCall {
     /// Resolves when the input has ended: waiting calls should finish.
     pub(super) async fn server_closes(&self) {
         self.closing.cancelled().await;
+    }
+}
+
+/// Merges two objects; the members of the second win.
+pub(super) fn merged(object: Value, more: Value) -> Value {
+    match (object, more) {
+        (Value::Object(mut fields), Value::Object(more)) => {
+            fields.extend(more);
+            Value::Object(fields)
+        }
+        (object, _) => object,
     }
 }
 
