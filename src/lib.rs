@@ -23,9 +23,9 @@ pub mod policy;
 pub mod catalog;
 pub mod identity;
 pub mod vault;
-pub mod config;
 
 // The crates below the gateway, under the names that its modules use.
+pub use trunkline_config as config;
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
 pub use trunkline_jsonrpc as jsonrpc;
 pub use trunkline_protocol::{call, era, mcp};

@@ -19,7 +19,7 @@ pub(super) fn slim_tool(raw: &[u8], slim: &SlimConfig) -> Vec<u8> {
 impl TextEdit for SlimConfig {
     fn edit_text<'a>(&self, role: TextRole, value: &'a RawValue) -> Option<Cow<'a, str>> {
         let is_kept = match role {
-            TextRole::Description => return Some(self.shorten(value)),
+            TextRole::Description => return Some(shorten_description(value, self)),
             TextRole::Title => self.titles == SlimChoice::Keep || text(value).is_none(),
             TextRole::Examples => self.examples == SlimChoice::Keep,
             TextRole::Remark => true,
@@ -28,16 +28,13 @@ impl TextEdit for SlimConfig {
     }
 }
 
-impl SlimConfig {
-    fn shorten<'a>(&self, raw: &'a RawValue) -> Cow<'a, str> {
-        let short = self.descriptions.zip(text(raw)).and_then(|(most, text)| {
-            match shorten_text(&text, most) {
-                Cow::Owned(short) => Some(string(&short)),
-                Cow::Borrowed(_) => None,
-            }
+fn shorten_description<'a>(raw: &'a RawValue, slim: &SlimConfig) -> Cow<'a, str> {
+    let short =
+        slim.descriptions.zip(text(raw)).and_then(|(most, text)| match shorten_text(&text, most) {
+            Cow::Owned(short) => Some(string(&short)),
+            Cow::Borrowed(_) => None,
         });
-        short.map_or(raw.get().into(), Cow::Owned)
-    }
+    short.map_or(raw.get().into(), Cow::Owned)
 }
 
 #[cfg(test)]

@@ -211,17 +211,3 @@ impl TokenIssuer {
         }
     }
 }
-
-impl IssuerConfig {
-    /// Returns true if tokens with this `iss` are its own, compared byte for byte (RFC 9207, RFC
-    /// 8414).
-    pub fn accepts_issuer(&self, said: &str) -> bool {
-        self.issuer == said || self.issuer_aliases.iter().any(|alias| alias == said)
-    }
-
-    /// Returns true if its users may use a profile.
-    pub fn allows_profile(&self, profile: &str) -> bool {
-        let listed = self.profiles.as_ref();
-        listed.is_none_or(|all| all.iter().any(|one| one.as_str() == profile))
-    }
-}

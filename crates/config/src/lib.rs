@@ -1,0 +1,384 @@
+//! Reads [`Config`] from text, with all faults at once, each with line, key and help.
+//!
+//! [`Config::read`] takes bytes and an interface to the system ([`Environment`]), and returns a
+//! valid configuration or all of its faults. Values that refer to variables, files and programs are
+//! read through that interface, so tests replace them. Reading is not pure: a program of a
+//! `${command:…}` runs once and its output is kept for the process ([`renew_outputs`]), and the
+//! folder of an embedding model is read without the interface ([`EmbeddingModel::load`]). No server
+//! is started, no certificate is opened and no name is resolved here. The modules that use a
+//! certificate or a server find out if it works.
+//!
+//! Every setting is declared once, by `section!` (`macros.rs`): its key, type, kind, default and
+//! description. The structs that other modules use, the reader, `docs/configuration.md` and the
+//! JSON Schema are all generated from that declaration (`gateway.rs`, `server.rs`). Defaults are
+//! written as in the file and read the same way, so an invalid default is impossible.
+//!
+//! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`. To add a kind of
+//! value, implement `Text` (one string) or `Setting` for it. Rules between settings are in
+//! `check.rs`.
+//!
+//! serde is not used for reading, because it stops at the first fault and loses line numbers.
+
+#![warn(unreachable_pub)]
+
+mod audit;
+mod aws;
+mod breaker;
+mod call_text;
+mod check;
+mod clients;
+mod command;
+mod command_output;
+mod confirm;
+mod costs;
+mod definitions;
+mod discovery;
+#[cfg(feature = "embedding-models")]
+mod embedding_model;
+mod embeddings;
+mod docs;
+mod events;
+mod fault;
+mod gateway;
+mod gateway_files;
+mod help;
+mod interceptors;
+mod issuers;
+mod kinds;
+mod macros;
+mod maps;
+mod memory;
+mod naming;
+mod network;
+mod numbers;
+mod oauth;
+mod openapi;
+mod own_tools;
+mod pattern;
+mod policy;
+mod problem;
+mod process;
+mod profiles;
+mod quota;
+mod rate;
+mod reader;
+mod sandbox;
+mod secret;
+mod server;
+mod sent_secrets;
+mod server_secrets;
+mod setting;
+mod source;
+mod subject_name;
+mod substitute;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod token_checks;
+mod transforms;
+mod units;
+#[cfg(not(feature = "embedding-models"))]
+mod unsupported_model;
+mod vault;
+mod wording;
+
+pub use audit::{AuditConfig, DigestChoice};
+pub use aws::AwsConfig;
+pub use breaker::BreakerConfig;
+pub use call_text::{CallText, CallTextPart, forwarded_credentials};
+pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
+pub use command::{CommandConfig, child_inherits};
+pub use command_output::{CommandFault, renew_outputs};
+pub use confirm::ConfirmChoice;
+pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
+pub use discovery::{
+    CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
+};
+pub use docs::{json_schema, reference};
+#[cfg(feature = "embedding-models")]
+pub use embedding_model::{EmbeddingModel, EmbeddingModelFault};
+pub use embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
+pub use events::EventsConfig;
+pub use fault::{Color, ConfigFault, ConfigFaults};
+pub use gateway::{
+    AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
+    LogFormatChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
+};
+pub use gateway_files::GatewayFiles;
+pub use interceptors::{
+    InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
+};
+pub use issuers::{IssuerConfig, IssuerFault, IssuerName, ScopeName, TokenAlgorithm};
+pub use memory::ReducedBound;
+pub use naming::{NameCase, NameFormat, NamingChoice};
+pub use network::{UrlFault, is_own_machine, is_safe_url};
+pub use oauth::{
+    CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
+    OauthFault, TokenEndpointAuth, is_scope_token,
+};
+pub use openapi::{
+    DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
+    OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
+};
+pub use own_tools::{
+    CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
+};
+pub use pattern::Pattern;
+pub use policy::{
+    Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
+    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
+};
+pub use problem::SettingFault;
+pub use profiles::ProfileConfig;
+pub use quota::DailyQuota;
+pub use rate::Rate;
+pub use sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
+pub use secret::{Secret, sensitive_headers};
+pub use server::{
+    ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
+    ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,
+};
+pub use server_secrets::ServerSecrets;
+pub use source::{ConfigSource, Environment, SystemEnvironment, check_file_value};
+pub use subject_name::SubjectName;
+pub use transforms::{
+    ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,
+    ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
+    ToolArguments, TransformSettings, ValuePath, WhenLarger,
+};
+#[cfg(not(feature = "embedding-models"))]
+pub use unsupported_model::{
+    UnsupportedModel as EmbeddingModel, UnsupportedModelFault as EmbeddingModelFault,
+};
+pub use vault::VaultConfig;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use fault::Findings;
+use macros::section;
+use maps::{NamedTables, ServerTables};
+use reader::{ConfigReader, ConfigTable};
+use setting::{Section, SectionPart};
+
+section! {
+    /// A whole configuration, as in `gateway.toml`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        parts {
+            /// The files named by `${file:…}`: when one changes, the configuration is reloaded.
+            files: Vec<PathBuf>,
+            /// The command lines of `${command:…}`.
+            commands: BTreeSet<String>,
+        }
+        settings {
+            /// The listener for clients, and settings for all of them.
+            gateway: GatewayConfig = {},
+            /// The admin listener.
+            admin: AdminConfig = {},
+            /// The gateway's log, on its standard error.
+            log: LogConfig = {},
+            /// OpenTelemetry traces and metrics.
+            telemetry: TelemetryConfig = {},
+            /// Lifecycle events for the operator's own programs.
+            events: EventsConfig = {},
+            /// The audit log: one record per decision.
+            audit: AuditConfig = {},
+            /// Logins at servers that survive a restart.
+            vault: VaultConfig = {},
+            /// The MCP servers, in the order of the file.
+            servers: Vec<Arc<ServerConfig>> as ServerTables = {},
+            /// Tools of the gateway itself, in the order of the file.
+            tools: Vec<OwnToolConfig> as NamedTables<OwnToolConfig> = {},
+            /// Access rules.
+            policy: PolicyConfig = {},
+            /// Services that check or change calls and results.
+            interceptors: Vec<InterceptorConfig> as NamedTables<InterceptorConfig> = {},
+            /// Subsets of the catalog, each at a URL of its own.
+            profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
+            /// Search for tools, in profiles with `discovery`.
+            search: SearchConfig = {},
+            /// Execution of code, in profiles with `discovery = "code"`.
+            code: CodeConfig = {},
+            /// The clients that may call. By default every client that reaches the gateway.
+            clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
+            /// The authorization servers that issue accepted access tokens. By default none.
+            issuers: Vec<IssuerConfig> as NamedTables<IssuerConfig> = {},
+        }
+    }
+}
+
+impl Config {
+    /// Reads a whole configuration.
+    ///
+    /// # Errors
+    /// All faults, sorted by line.
+    pub fn read(
+        source: &ConfigSource,
+        surroundings: &dyn Environment,
+    ) -> Result<Self, ConfigFaults> {
+        let mut reader = ConfigReader::new(&source.folder, surroundings);
+        let (text, problem) = decode_text(source);
+        let config = match problem {
+            Some(problem) => {
+                reader.report_fault(text.len()..text.len(), "", problem);
+                None
+            }
+            None => read_text(text, &mut reader),
+        };
+        match config {
+            Some(mut config) if reader.found.is_empty() => {
+                let files = GatewayFiles::collect(&config, source, surroundings);
+                config.complete_sandboxes(&files);
+                Ok(config)
+            }
+            _ => Err(ConfigFaults::new(Findings {
+                name: &source.name,
+                text,
+                found: reader.found,
+                hidden: reader.hidden,
+                files: reader.files.into_iter().collect(),
+            })),
+        }
+    }
+
+    /// Completes each sandbox from the rest of the configuration: the files that are withheld from
+    /// its child, and the child's user.
+    fn complete_sandboxes(&mut self, files: &GatewayFiles) {
+        let (range, folder) = (self.gateway.sandbox_uids, self.gateway.sandbox_dir.clone());
+        for server in &mut self.servers {
+            let ServerKind::Command(command) = &server.target else { continue };
+            if command.sandbox.is_none() {
+                continue;
+            }
+            let server_name = server.name.to_string();
+            if let ServerKind::Command(command) = &mut Arc::make_mut(server).target
+                && let Some(sandbox) = &mut command.sandbox
+            {
+                sandbox.gateway_files = files.clone();
+                let folder = folder.clone();
+                sandbox.own_user =
+                    range.map(|range| OwnUser { server: server_name, range, folder });
+            }
+        }
+    }
+
+    /// Replaces the file's address with the command line's.
+    ///
+    /// Unlike in the file, an address that other machines can reach needs no `allowed_hosts` here:
+    /// without them, requests for any name but localhost are rejected, which is the safe default. A
+    /// container listens on every address and leaves access control to its host.
+    ///
+    /// # Errors
+    /// The address collides with the admin listener's, or is reachable by other machines and
+    /// `public_url` is missing beside `[issuers]`.
+    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), SettingFault> {
+        if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
+            return Err(SettingFault::SameAddress);
+        }
+        if token_checks::needs_public_url(self, address) {
+            return Err(IssuerFault::NoPublicUrl { address }.into());
+        }
+        self.gateway.listen = address;
+        Ok(())
+    }
+
+    /// Returns true if other machines can reach a gateway without clients, and the file does not
+    /// allow that. An address in the file is rejected for it; one on the command line is not,
+    /// because a container listens on every address and leaves access control to its host.
+    pub fn is_open_to_anyone(&self) -> bool {
+        !self.authenticates()
+            && self.gateway.anonymous == AnonymousAccess::Loopback
+            && check::is_reachable_by_others(self.gateway.listen)
+    }
+
+    /// Returns true if larger results of any tool are kept.
+    pub fn keeps_results(&self) -> bool {
+        self.servers.iter().any(|server| {
+            let tools = server.tools.overrides.iter();
+            let mut own = tools.map(|(_, tool)| tool.transforms.or_of_server(server));
+            server.result.keep_results() || own.any(|own| own.result.bounds.keep_results())
+        })
+    }
+
+    /// Returns true if clients of a profile have the meta-tools, or may have them.
+    pub fn has_meta_tools(&self) -> bool {
+        self.profiles.iter().any(ProfileConfig::has_meta_tools)
+    }
+
+    /// Returns true if requests without credentials are rejected.
+    pub fn authenticates(&self) -> bool {
+        !self.clients.is_empty() || !self.issuers.is_empty()
+    }
+
+    /// Returns true if there can be several clients, and requests identify their sender: more than
+    /// one is configured, or the gateway is open to others and their addresses identify them.
+    pub fn distinguishes_clients(&self) -> bool {
+        match self.clients.len() {
+            _ if !self.issuers.is_empty() => true,
+            0 => self.gateway.anonymous == AnonymousAccess::Anyone,
+            clients => clients > 1,
+        }
+    }
+
+    /// One client's part of a limit that all clients share: `gateway.limits.share` of it, at least
+    /// one; all of it if clients cannot be distinguished.
+    pub fn share_of(&self, limit: usize) -> usize {
+        if self.distinguishes_clients() { self.gateway.limits.share_of(limit) } else { limit }
+    }
+
+    /// The connections that one address may have: a share if there can be strangers, and all of
+    /// them if only this machine's own programs can connect.
+    pub fn connections_each(&self) -> usize {
+        let limits = &self.gateway.limits;
+        let own = !self.authenticates() && self.gateway.anonymous == AnonymousAccess::Loopback;
+        if own { limits.connections } else { limits.share_of(limits.connections) }
+    }
+
+    /// Replaces the file's log filter with the command line's.
+    ///
+    /// # Errors
+    /// The filter does not parse.
+    pub fn log_at(&mut self, level: &str) -> Result<(), SettingFault> {
+        self.log.level = gateway::check_log_filter(level)?;
+        Ok(())
+    }
+}
+
+/// The text up to the first invalid byte, and a fault for the rest.
+fn decode_text(source: &ConfigSource) -> (&str, Option<SettingFault>) {
+    let len = source.bytes.len();
+    let mut chunks = source.bytes.utf8_chunks();
+    let text = chunks.next().map_or("", |chunk| chunk.valid());
+    let problem = (text.len() < len).then_some(SettingFault::NotUtf8);
+    // Some editors begin a file with a byte order mark; TOML ignores it.
+    (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
+}
+
+/// Reads the text; faults are added to the reader.
+fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let root = ConfigTable::root_table(document.get_ref());
+    root.refuse_unknown(&Config::setting_rows(), reader);
+    let config = Config::read_fields(&root, reader);
+    check::check_settings(&root, reader);
+    syntax::merge_syntax_errors(text, &errors, &mut reader.found);
+    config
+}
+
+/// The value of [`Config::files`]. Parts are read last, after every substitution.
+impl SectionPart for Vec<PathBuf> {
+    fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        Some(reader.files.iter().cloned().collect())
+    }
+}
+
+/// The value of [`Config::commands`].
+impl SectionPart for BTreeSet<String> {
+    fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        Some(reader.commands.clone())
+    }
+}
