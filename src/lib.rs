@@ -20,11 +20,11 @@ pub mod snapshot;
 pub mod code_mode;
 pub mod upstream;
 pub mod policy;
-pub mod catalog;
 pub mod identity;
 pub mod vault;
 
 // The crates below the gateway, under the names that its modules use.
+pub use trunkline_catalog as catalog;
 pub use trunkline_config as config;
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
 pub use trunkline_jsonrpc as jsonrpc;

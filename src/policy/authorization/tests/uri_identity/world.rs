@@ -12,10 +12,10 @@ use super::respelled::{expand, extend, pick, respell};
 use super::*;
 use crate::call::NativeName;
 use crate::catalog::{
-    ByKind, Catalog, HeldDefinitions, HeldName, MergeSource, Rules, Scope, ServerList,
+    ByKind, Catalog, HeldDefinitions, HeldName, MergeSource, Naming, Rules, Scope, ServerList,
     ServerOffers, ServerRules,
 };
-use crate::config::NamingChoice;
+use crate::config::{Config, ConfigSource, SystemEnvironment};
 
 /// One generated server behind the gateway, with its denied and held elements.
 #[derive(Debug)]
@@ -216,7 +216,10 @@ impl ModelWorld {
         if self.has_neighbour {
             sources.push(MergeSource { server: &neighbour, rules: &plain, list: Some(&near) });
         }
-        let naming = NamingChoice::Prefix.into();
+        let bytes = b"[gateway]\nnaming = \"prefix\"".to_vec();
+        let source = ConfigSource { name: "gateway.toml".into(), folder: "/".into(), bytes };
+        let config = Config::read(&source, &SystemEnvironment).unwrap();
+        let naming = Naming::new(&config.gateway);
         let how = Rules { naming, uris: self.mode, own_tools: Vec::new(), has_meta_tools: false };
         let rights = rules(&self.rules).rights_of(&caller("ann", &[], &[]));
         let scope = Scope::new([]).with_rights(Some(Arc::new(rights)));
