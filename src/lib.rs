@@ -11,7 +11,6 @@
 #![warn(unreachable_pub)]
 
 pub mod cli;
-pub mod bench;
 pub mod admin;
 pub mod listener;
 pub mod downstream;
@@ -24,6 +23,7 @@ pub mod identity;
 pub mod vault;
 
 // The crates below the gateway, under the names that its modules use.
+pub use trunkline_bench as bench;
 pub use trunkline_catalog as catalog;
 pub use trunkline_config as config;
 pub use trunkline_core::{backoff, clock, codec, crypto, text};

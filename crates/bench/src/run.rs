@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::clock;
+use trunkline_core::clock;
 
 use super::clock::RunClock;
 use super::plan::Load;

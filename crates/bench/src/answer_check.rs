@@ -8,9 +8,10 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
+use trunkline_jsonrpc::{self as jsonrpc, Frame, MAX_SERVER_DEPTH, Response};
+
 use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, is};
 use super::request::Digits;
-use crate::jsonrpc::{self, Frame, MAX_SERVER_DEPTH, Response};
 
 /// A correct answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,10 +143,11 @@ const MOST_KNOWN: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::FIRST;
+    use crate::request::FIRST;
+
+    use trunkline_core::clock;
 
     use super::*;
-    use crate::clock;
 
     fn received(status: u16, text: &str) -> ReceivedAnswer {
         let response = http::Response::builder().status(status).body(()).unwrap();

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::table::{FIGURES, added};
 use super::{BenchReport, QUANTILES, micros, quantile};
-use crate::bench::contest::{Contest, Spread};
-use crate::bench::plan::LoadPace;
-use crate::bench::run::RunOutcome;
-use crate::bench::tally::{OpTally, Tally};
+use crate::contest::{Contest, Spread};
+use crate::plan::LoadPace;
+use crate::run::RunOutcome;
+use crate::tally::{OpTally, Tally};
 
 /// The complete report as a value.
 pub(super) fn write(report: &BenchReport<'_>) -> Value {
@@ -134,7 +134,7 @@ fn over_time(tally: &Tally) -> Value {
 fn ratios(contest: &Contest) -> Value {
     let others = contest.contenders.iter().enumerate().filter(|(place, _)| *place != contest.base);
     let base = contest.contenders.get(contest.base).map(|base| base.name.clone());
-    let one = |(place, contender): (usize, &crate::bench::Contender)| {
+    let one = |(place, contender): (usize, &crate::Contender)| {
         let mut all = Map::new();
         for (name, read, _) in FIGURES {
             let ratio = contest.ratio(place, read).map(

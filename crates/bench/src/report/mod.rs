@@ -1,5 +1,6 @@
-//! The report of a run: a table for people, JSON for programs, an HTML page
-//! with curves to pass on.
+//! The report of a run: a table for people, JSON for programs, an HTML page with curves to pass on.
+//!
+//! It reads the tallies of finished runs and measures nothing itself.
 
 mod html;
 mod json;

@@ -8,10 +8,11 @@ use http::response::Parts;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 
+use trunkline_core::clock;
+use trunkline_core::codec::sse::SseDecoder;
+use trunkline_jsonrpc::{self as jsonrpc, Frame, Id, MAX_SERVER_DEPTH};
+
 use super::connection::{BenchConnection, BenchConnectionError};
-use crate::clock;
-use crate::codec::sse::SseDecoder;
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 
 /// The answer to a request.
 pub(super) struct ReceivedAnswer {

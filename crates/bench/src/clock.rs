@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
+use trunkline_core::clock;
 
 use super::plan::{Load, LoadPace};
 
@@ -151,7 +151,7 @@ mod alarm {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    use crate::clock;
+    use trunkline_core::clock;
 
     /// A timer with microsecond resolution.
     pub struct PreciseTimer(Option<AsyncFd<OwnedFd>>);

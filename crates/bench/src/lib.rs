@@ -1,7 +1,7 @@
 //! The load tester: `trunkline bench`, for any MCP server or gateway.
 //!
 //! It measures the gateway, or any other endpoint that speaks MCP over HTTP, from outside, as a
-//! client. Its connections ([`connection`]) are hyper's own and not those of [`crate::upstream`]: a
+//! client. Its connections ([`connection`]) are hyper's own and not those of the gateway: a
 //! load tester must cost little, must not share bugs with the measured server, and has to time each
 //! answer from the right moment. It shares the protocol's vocabulary with the gateway, the JSON-RPC
 //! parser and the schemas.
@@ -14,27 +14,28 @@
 //!
 //! It must not use configurations, snapshots or policy: it works with any server.
 
-mod answer;
-mod arguments;
-mod caller;
-mod clock;
-mod connection;
-mod contest;
-mod threads;
-mod fault;
-mod handshake;
-mod answer_check;
-mod plan;
-mod process;
-mod request;
-mod run;
-mod script;
-mod tally;
-mod target;
-mod tools;
-mod worker;
+#![warn(unreachable_pub)]
 
 pub mod report;
+mod contest;
+mod run;
+mod threads;
+mod process;
+mod caller;
+mod worker;
+mod tally;
+mod script;
+mod tools;
+mod handshake;
+mod clock;
+mod plan;
+mod answer_check;
+mod request;
+mod target;
+mod arguments;
+mod fault;
+mod answer;
+mod connection;
 
 use tokio::sync::watch;
 

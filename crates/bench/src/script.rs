@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use trunkline_protocol::mcp::Era;
+
 use super::BenchFault;
 use super::answer::AnswerError;
 use super::answer_check::Expect;
@@ -10,7 +12,6 @@ use super::plan::{Load, Op};
 use super::request::{RequestTemplate, RequestWriter};
 use super::target::BenchTarget;
 use super::tools::ChosenTool;
-use crate::mcp::Era;
 
 /// State shared by the connections of a run.
 pub struct Script {

@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use trunkline_protocol::mcp::Era;
+
 use super::*;
-use crate::mcp::Era;
 
 /// The behaviour of a server's calls; it handles the handshake and the tool list by itself.
 type Manner = Arc<dyn Fn(usize, &Value) -> Said + Send + Sync>;

@@ -8,9 +8,12 @@ use http_body_util::Full;
 use memchr::memmem;
 use serde_json::{Map, Value, json};
 
+use trunkline_catalog::{ParamHeader, headers_for};
+use trunkline_protocol::mcp::{
+    Era, MediaType, ProtocolVersion, encode_value, header, meta, notification,
+};
+
 use super::target::BenchTarget;
-use crate::catalog::{ParamHeader, headers_for};
-use crate::mcp::{Era, MediaType, ProtocolVersion, encode_value, header, meta, notification};
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]

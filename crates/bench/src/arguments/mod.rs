@@ -11,7 +11,7 @@ mod text;
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{ArgumentSchema, SchemaError};
+use trunkline_catalog::{ArgumentSchema, SchemaError};
 
 /// Error of generating arguments.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,9 @@ use std::io;
 
 use http::StatusCode;
 
+use trunkline_protocol::mcp::ProtocolVersion;
+
 use super::connection::BenchConnectionError;
-use crate::mcp::ProtocolVersion;
 
 /// Reason that a run could not begin. Each message contains a remedy.
 #[derive(Debug, thiserror::Error)]

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{BenchReport, QUANTILES, bytes, grouped, quantile, rate, time};
-use crate::bench::contest::{Contender, Contest, Spread};
-use crate::bench::run::RunOutcome;
-use crate::bench::tally::{OpTally, Tally};
+use crate::contest::{Contender, Contest, Spread};
+use crate::run::RunOutcome;
+use crate::tally::{OpTally, Tally};
 
 /// The complete report as text.
 pub(super) fn write(report: &BenchReport<'_>) -> String {
@@ -214,5 +214,5 @@ fn troubles(out: &mut String, contest: &Contest) {
 }
 
 fn memory(leg: &RunOutcome) -> Option<f64> {
-    leg.usage.map(|usage| crate::bench::run::as_float(usage.memory))
+    leg.usage.map(|usage| crate::run::as_float(usage.memory))
 }

@@ -242,8 +242,9 @@ const MOST_KINDS: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use trunkline_core::clock;
+
     use super::*;
-    use crate::clock;
 
     fn times(counted: Instant, due: u64, took: u64) -> Times {
         let due = counted + Duration::from_millis(due);

@@ -8,9 +8,9 @@ use hdrhistogram::Histogram;
 use super::svg::{Axis, Chart, ChartLine, escape};
 use super::table::{FIGURES, added, spread};
 use super::{BenchReport, QUANTILES, grouped, micros, quantile, rate, time};
-use crate::bench::contest::{Contender, Contest, Spread};
-use crate::bench::run::as_float;
-use crate::bench::tally::Tally;
+use crate::contest::{Contender, Contest, Spread};
+use crate::run::as_float;
+use crate::tally::Tally;
 
 /// The whole page.
 pub(super) fn write(report: &BenchReport<'_>) -> String {
@@ -280,7 +280,7 @@ fn answers_over_time(contest: &Contest, tallies: &[Tally]) -> Chart {
     Chart { title: "Answers per second over time".into(), x: seconds(tallies), y, lines }
 }
 
-fn begins(tally: &Tally) -> impl Iterator<Item = (f64, &crate::bench::tally::Slice)> {
+fn begins(tally: &Tally) -> impl Iterator<Item = (f64, &crate::tally::Slice)> {
     let width = tally.slices.width.as_secs_f64();
     (0_u32..).map(move |place| f64::from(place) * width).zip(&tally.slices.all)
 }

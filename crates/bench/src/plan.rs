@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use trunkline_protocol::mcp::Era;
+
 use super::answer_check::Expect;
-use crate::mcp::Era;
 
 /// The parameters of a run, from the command line.
 #[derive(Debug, Clone)]

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use trunkline_catalog::{ArgumentSchema, ParamHeader, find_param_headers};
+
 use super::arguments::Generator;
 use super::handshake::ListedTool;
 use super::{BenchFault, Load};
-use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 
 /// A tool, and the arguments of its calls in turn.
 #[derive(Debug, Clone)]

@@ -7,12 +7,13 @@ use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
+use trunkline_protocol::mcp::{Era, ProtocolVersion, header};
+
 use super::BenchFault;
 use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, exchange};
 use super::connection::{BenchConnection, BenchConnectionError};
 use super::request::{FIRST, RequestTemplate, RequestWriter};
 use super::target::BenchTarget;
-use crate::mcp::{Era, ProtocolVersion, header};
 
 /// A completed handshake.
 pub(super) struct Handshake {
@@ -112,7 +113,9 @@ impl Handshake {
         if !versions.any(|version| version == ProtocolVersion::LATEST_MODERN.as_str()) {
             return Ok(Err(received.text()));
         }
-        let info = result.get("_meta").and_then(|meta| meta.get(crate::mcp::meta::SERVER_INFO));
+        let info = result
+            .get("_meta")
+            .and_then(|meta| meta.get(trunkline_protocol::mcp::meta::SERVER_INFO));
         self.server = name(info.or(result.get("serverInfo")));
         Ok(Ok(()))
     }

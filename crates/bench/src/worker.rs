@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode};
 
+use trunkline_core::clock;
+use trunkline_protocol::mcp::{Era, header};
+
 use super::answer::{AnswerError, ReceivedAnswer, exchange};
 use super::answer_check::{AnswerChecker, CorrectAnswer};
 use super::clock::{PreciseTimer, RunClock, ScheduledStart};
@@ -16,8 +19,6 @@ use super::plan::Op;
 use super::request::{FIRST, RequestTemplate};
 use super::script::Script;
 use super::tally::{Tally, Times};
-use crate::clock;
-use crate::mcp::{Era, header};
 
 /// The counts of all connections of a thread.
 pub(super) struct ThreadCounts {

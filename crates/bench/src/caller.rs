@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::clock;
+use trunkline_core::clock;
 
 use super::answer::AnswerError;
 use super::answer_check::CorrectAnswer;
