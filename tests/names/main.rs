@@ -5,15 +5,19 @@
 //! value in the same commit.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
 
+mod counters;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use counters::{
+    WordCounts, error_types, function_names, nested_results, one_word_constants, tuple_parameters,
+    type_names,
+};
+
 /// The most types, of a thousand, whose name another type in the crate has.
 const MAX_SHARED_TYPE_NAMES: usize = 20;
-
-/// The least mean length of a function's name, in hundredths of a letter.
-const MIN_FUNCTION_NAME: usize = 770;
 
 /// The most pairs of files in one folder that differ by an ending only.
 const MAX_SIMILAR_FILES: usize = 1;
@@ -31,7 +35,17 @@ const VAGUE_WORDS: [(&[&str], usize); 5] = [
 const MAX_QUESTIONS: usize = 5;
 
 /// The most parameters that are tuple patterns.
-const MAX_TUPLE_PARAMETERS: usize = 127;
+const MAX_TUPLE_PARAMETERS: usize = 105;
+
+/// The most constants of modules with a name of one word. Those of the protocol's vocabularies are
+/// used with the name of their module (`meta::TASKS`).
+const MAX_ONE_WORD_CONSTANTS: usize = 519;
+
+/// The most results inside results.
+const MAX_NESTED_RESULTS: usize = 10;
+
+/// Error types without the suffixes `Error`, `Fault` and `Faults`, and the reason.
+const OTHER_ERRORS: [(&str, &str); 1] = [("Failure", "the outward table of a call's failures")];
 
 /// Siblings that play one role in two modules of one kind, and so may share a
 /// name: the name, and the role.
@@ -83,19 +97,72 @@ fn type_names_are_unique_but_for_siblings() {
     }
 }
 
+/// Reports figures, without a limit: `cargo test --test names function_names -- --nocapture`.
 #[test]
-fn function_names_describe_their_action() {
-    let lengths: Vec<_> = sources()
-        .iter()
-        .flat_map(|(_, code)| function_names(code))
-        .map(|name| name.chars().count())
-        .collect();
-    let mean = lengths.iter().sum::<usize>() * 100 / lengths.len();
-    assert!(
-        mean >= MIN_FUNCTION_NAME,
-        "the mean function name has {mean} hundredths of a letter, at least {MIN_FUNCTION_NAME} \
-         are expected: name new functions by verb and object"
+fn function_names_are_reported() {
+    let names: Vec<_> = sources().iter().flat_map(|(_, code)| function_names(code)).collect();
+    assert!(names.len() > 1000, "the functions were found");
+    let letters: usize = names.iter().map(|name| name.chars().count()).sum();
+    let words = names.iter().filter(|name| !name.trim_start_matches('_').contains('_')).count();
+    eprintln!(
+        "{} function names: {} hundredths of a letter on average, {} % of one word",
+        names.len(),
+        letters * 100 / names.len(),
+        words * 100 / names.len()
     );
+}
+
+#[test]
+fn constants_carry_their_object() {
+    let mut found = String::new();
+    let mut count = 0;
+    for (path, code) in sources() {
+        for name in one_word_constants(&code) {
+            count += 1;
+            let _ = writeln!(found, "{}: {name}", path.display());
+        }
+    }
+    assert!(
+        count <= MAX_ONE_WORD_CONSTANTS,
+        "{count} constants of modules have a name of one word, at most {MAX_ONE_WORD_CONSTANTS} \
+         are allowed: name the object and the unit, as in `LOGIN_TIMEOUT`:\n{found}"
+    );
+}
+
+#[test]
+fn a_result_holds_no_other_result() {
+    let mut found = String::new();
+    let mut count = 0;
+    for (path, code) in sources() {
+        for at in nested_results(&code) {
+            count += 1;
+            let _ = writeln!(found, "{}: {at}", path.display());
+        }
+    }
+    assert!(
+        count <= MAX_NESTED_RESULTS,
+        "{count} results hold another one, at most {MAX_NESTED_RESULTS} are allowed: name the \
+         cases with an enum:\n{found}"
+    );
+}
+
+#[test]
+fn error_types_have_one_of_two_suffixes() {
+    let allowed: BTreeSet<_> = OTHER_ERRORS.iter().map(|(name, _)| *name).collect();
+    let names: BTreeSet<_> = sources().iter().flat_map(|(_, code)| error_types(code)).collect();
+    assert!(names.len() > 50, "the error types were found");
+    let has_suffix =
+        |name: &String| ["Error", "Fault", "Faults"].iter().any(|suffix| name.ends_with(suffix));
+    let others: Vec<_> = names.iter().filter(|name| !has_suffix(name)).collect();
+    let unexpected: Vec<_> =
+        others.iter().filter(|name| !allowed.contains(name.as_str())).collect();
+    assert!(
+        unexpected.is_empty(),
+        "error types end in Error, for callers that handle them, or in Fault: {unexpected:?}"
+    );
+    for name in allowed {
+        assert!(others.iter().any(|other| *other == name), "no error type: {name}");
+    }
 }
 
 #[test]
@@ -193,6 +260,33 @@ fn the_counters_find_words_questions_and_tuples() {
 }
 
 #[test]
+fn the_counters_find_constants_results_and_errors() {
+    let code = "\
+const ONE: u8 = 1;
+pub(in crate::a) static TWO: &str = \"\";
+const HAS_OBJECT: u8 = 1;
+const _: () = ();
+impl A { const OWN: u8 = 1; }
+    const INNER: u8 = 1;
+fn a() -> Result<
+    Option<Result<u8, ()>>,
+    (),
+> {}
+fn b() -> Result<u8, Error> {}
+#[derive(Debug, thiserror::Error)]
+#[error(\"x\")]
+pub enum First {}
+#[derive(Debug)]
+struct NoError;
+impl std::error::Error for Second<'_> {}
+impl fmt::Display for NoError {}
+";
+    assert_eq!(one_word_constants(code), ["ONE", "TWO"]);
+    assert_eq!(nested_results(code).len(), 1);
+    assert_eq!(error_types(code), ["First", "Second"]);
+}
+
+#[test]
 fn the_reader_of_names_sees_definitions_and_no_tests() {
     let code = without_tests(
         "\
@@ -211,117 +305,6 @@ mod tests { struct Six; fn seven() {} }
     let paragraphs: Vec<_> = one_paragraph_a_line(text).collect();
     assert_eq!(paragraphs[0], (1, "a phrase that goes on".to_owned()));
     assert_eq!(paragraphs[1], (3, "code".to_owned()));
-}
-
-/// The structs, enums and traits that are defined in a piece of code.
-fn type_names(code: &str) -> Vec<String> {
-    let kinds = ["struct ", "enum ", "trait "];
-    code.lines()
-        .filter_map(|line| {
-            let line = line.trim_start();
-            let rest = kinds.iter().find_map(|kind| public_or_not(line).strip_prefix(kind))?;
-            Some(rest.chars().take_while(|c| is_word(*c)).collect())
-        })
-        .filter(|name: &String| !name.is_empty()) // a macro's `$name`
-        .collect()
-}
-
-/// A definition without its `pub` or `pub(…)`.
-fn public_or_not(line: &str) -> &str {
-    let Some(rest) = line.strip_prefix("pub") else { return line };
-    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |r| r.1);
-    rest.strip_prefix(' ').unwrap_or(line)
-}
-
-fn function_names(code: &str) -> Vec<String> {
-    let names = code.match_indices("fn ").filter_map(|(at, _)| {
-        let begins = code[..at].chars().next_back().is_none_or(|c| !is_word(c));
-        let name: String = code[at + 3..].chars().take_while(|c| is_word(*c)).collect();
-        (begins && name.starts_with(|c: char| c.is_lowercase() || c == '_')).then_some(name)
-    });
-    names.collect()
-}
-
-/// Counts of words in comments.
-#[derive(Default)]
-struct WordCounts {
-    words: usize,
-    vague: [usize; VAGUE_WORDS.len()],
-    doc_comments: usize,
-    questions: usize,
-}
-
-impl WordCounts {
-    /// Counts the comments that are lines of their own.
-    fn add(&mut self, code: &str) {
-        let mut is_within_doc = false;
-        for line in code.lines().map(str::trim) {
-            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
-            if let Some(comment) = doc.or_else(|| line.strip_prefix("//")) {
-                self.add_words(comment);
-            }
-            if let Some(first) = doc.filter(|_| !is_within_doc) {
-                self.doc_comments += 1;
-                let first = first.trim_start().split(|c| !is_word(c)).next().unwrap_or_default();
-                self.questions += usize::from(QUESTION_WORDS.contains(&first));
-            }
-            is_within_doc = doc.is_some();
-        }
-    }
-
-    fn add_words(&mut self, comment: &str) {
-        for word in comment.split(|c: char| !c.is_ascii_alphabetic() && c != '\'') {
-            let word = word.to_ascii_lowercase();
-            self.words += usize::from(!word.is_empty());
-            for (count, (vague, _)) in self.vague.iter_mut().zip(&VAGUE_WORDS) {
-                *count += usize::from(vague.contains(&word.as_str()));
-            }
-        }
-    }
-}
-
-/// The parameters of functions that are tuple patterns.
-fn tuple_parameters(code: &str) -> usize {
-    let definitions = code
-        .match_indices("fn ")
-        .filter(|(at, _)| code[..*at].chars().next_back().is_none_or(|before| !is_word(before)));
-    definitions.map(|(at, _)| tuples_among(&code[at + 3..])).sum()
-}
-
-/// The tuple patterns in the parameter list of a definition that begins with the function's name.
-fn tuples_among(definition: &str) -> usize {
-    let (mut depth, mut generics, mut tuples, mut is_at_start) = (0, 0, 0, false);
-    let mut before = ' ';
-    for c in definition.chars() {
-        match c {
-            '<' if depth == 0 => generics += 1,
-            '>' if depth == 0 && before != '-' => generics -= 1,
-            _ if generics > 0 => {}
-            '(' | '[' | '{' => {
-                tuples += usize::from(c == '(' && depth == 1 && is_at_start);
-                depth += 1;
-                is_at_start = depth == 1;
-            }
-            ')' | ']' | '}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return tuples;
-                }
-            }
-            ',' => is_at_start = depth == 1,
-            ';' if depth == 0 => return tuples,
-            c => is_at_start &= c.is_whitespace(),
-        }
-        before = c;
-    }
-    tuples
-}
-
-/// Words that doc comments do not begin with.
-const QUESTION_WORDS: [&str; 5] = ["What", "Whether", "How", "Why", "Whose"];
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
 }
 
 /// The code of a file without comments, and without the tests at its end.
