@@ -105,7 +105,7 @@ impl ActiveCall {
     ) -> Result<(), Failure> {
         match route.member.config.client_capabilities {
             CapabilitiesChoice::Hide => self.asker.hide_capabilities(call),
-            _ => Ok(()),
+            CapabilitiesChoice::Declare => Ok(()),
         }
     }
 

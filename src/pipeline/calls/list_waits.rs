@@ -20,12 +20,12 @@ pub(super) struct ListWaits {
 enum ListWait {
     /// Of servers that are starting: the client knows the name from before a restart of the
     /// gateway.
-    FirstLists,
+    First,
     /// Of servers that list by client: one may offer the name to clients like this one, but has not
     /// been asked yet.
-    OwnLists,
+    Own,
     /// Of servers that have announced a change: the name may be new.
-    DueLists,
+    Due,
 }
 
 impl ListWaits {
@@ -33,7 +33,7 @@ impl ListWaits {
     #[inline]
     pub(super) fn new(call: &Call) -> Self {
         let is_about_task = call.method.is_task_request();
-        let first = if is_about_task { ListWait::DueLists } else { ListWait::FirstLists };
+        let first = if is_about_task { ListWait::Due } else { ListWait::First };
         Self { next: Some(first) }
     }
 
@@ -63,9 +63,9 @@ impl ListWaits {
 impl ListWait {
     fn following(self) -> Option<Self> {
         match self {
-            Self::FirstLists => Some(Self::OwnLists),
-            Self::OwnLists => Some(Self::DueLists),
-            Self::DueLists => None,
+            Self::First => Some(Self::Own),
+            Self::Own => Some(Self::Due),
+            Self::Due => None,
         }
     }
 
@@ -79,14 +79,14 @@ impl ListWait {
     ) -> Result<Box<ClientView>, Box<ClientView>> {
         // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
         let key = match self {
-            Self::FirstLists => {
+            Self::First => {
                 let Some(pending) = FirstLists::pending(&client, None) else { return Err(client) };
                 let key = client.release();
                 pending.wait(snapshots, None).await;
                 key
             }
-            Self::OwnLists => return wait_for_own_lists(client, call).await,
-            Self::DueLists => {
+            Self::Own => return wait_for_own_lists(client, call).await,
+            Self::Due => {
                 let Some(due) = DueLists::pending(&client) else { return Err(client) };
                 let key = client.release();
                 due.wait(snapshots).await;

@@ -121,12 +121,12 @@ mod tests {
     #[test]
     fn sealed_bytes_that_were_changed_or_cut_are_not_opened() {
         let sealer = sealer(b"purpose", &["secret"]);
-        let sealed = sealer.seal(b"", b"text".to_vec()).unwrap();
-        for place in 0..sealed.len() {
-            let mut changed = sealed.clone();
+        let text = sealer.seal(b"", b"text".to_vec()).unwrap();
+        for place in 0..text.len() {
+            let mut changed = text.clone();
             changed[place] ^= 1;
             assert!(sealer.open(b"", &changed).is_none(), "byte {place}");
-            assert!(sealer.open(b"", &sealed[..place]).is_none(), "{place} bytes");
+            assert!(sealer.open(b"", &text[..place]).is_none(), "{place} bytes");
         }
     }
 
@@ -146,10 +146,10 @@ mod tests {
         let earlier = Sealer { keys: vec![earlier], earlier: Vec::new() };
         let secret = || [&b"secret"[..]];
         let sealer = Sealer::new(b"purpose", secret()).unwrap();
-        let sealed = earlier.seal(b"", vec![1]).unwrap();
-        assert!(sealer.open(b"", &sealed).is_none());
+        let text = earlier.seal(b"", vec![1]).unwrap();
+        assert!(sealer.open(b"", &text).is_none());
         let sealer = sealer.accepting_sha256(b"old purpose, ", secret()).unwrap();
-        assert_eq!(sealer.open(b"", &sealed), Some(vec![1]));
+        assert_eq!(sealer.open(b"", &text), Some(vec![1]));
         assert!(earlier.open(b"", &sealer.seal(b"", vec![2]).unwrap()).is_none());
     }
 }

@@ -361,7 +361,7 @@ mod tests {
     fn a_state_that_was_sealed_by_an_earlier_version_is_opened() {
         let key = "a state key of at least thirty-two bytes";
         let request = URL_SAFE_NO_PAD.decode(EARLIER_REQUEST).unwrap().try_into().unwrap();
-        let now = Duration::from_secs(1_795_791_000);
+        let now = Duration::from_mins(29_929_850);
         let reads = |secrets: &[&str], principal: &str| {
             open(&seals(secrets), EARLIER_STATE, principal, || request, now)
         };
