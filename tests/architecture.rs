@@ -1,6 +1,6 @@
 //! Holds the architecture: the direction of use between crates and between modules, the length of
 //! files, and an introduction in every module.
-#![allow(clippy::expect_used, reason = "the helpers of a test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -202,11 +202,11 @@ fn uses_against(area: &Area) -> BTreeMap<(String, String), Vec<usize>> {
         let parts = file.parts();
         let [_, user, ..] = &parts[..] else { continue };
         for (line, path) in paths(&file) {
-            let Some(used) = folder_of(area, &reexports, &path) else { continue };
-            if place(used) < place(user) {
+            let Some(target) = folder_of(area, &reexports, &path) else { continue };
+            if place(target) < place(user) {
                 let path = root().join(&file.path);
                 let path = path.strip_prefix(&folder).expect("it is below").display().to_string();
-                found.entry((path, used.to_owned())).or_default().push(line);
+                found.entry((path, target.to_owned())).or_default().push(line);
             }
         }
     }
@@ -428,7 +428,7 @@ const OWN_TARGET: &str = "CallRecord::TARGET";
 fn log_targets(text: &str) -> Vec<(usize, Option<&str>)> {
     let is_code = |at: usize| {
         let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-        !text[start..at].contains("//") && !text[..at].ends_with(|c| is_word(c))
+        !text[start..at].contains("//") && !text[..at].ends_with(is_word)
     };
     let levels = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "event!(", "span!("];
     let found = levels.iter().flat_map(|level| text.match_indices(level));
