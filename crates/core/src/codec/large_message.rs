@@ -81,7 +81,7 @@ pub const LARGE_MESSAGE: usize = 256 << 10;
 const SPARSE_FROM: usize = 4 << 20;
 const SPARSE_FACTOR: usize = 31;
 /// The bytes that use up a unit of a task's budget, of which the runtime gives it 128 at a time.
-const BUDGET_UNIT: usize = 32 << 10;
+const BUDGET_UNIT: usize = 16 << 10;
 
 /// Returns true if a future does some of its work on a thread for blocking work. The future is
 /// driven while no such thread is free, which it must outlast, and then to its end.
