@@ -1,11 +1,11 @@
 //! Messages, catalogs and policies for the measurements.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::json;
-use trunkline::call::{Call, Client, Context, Endpoint, Params, Principal, ServerName, Trace};
+use trunkline::call::test_support::make_context;
+use trunkline::call::{Call, Client, Params, ServerName};
 use trunkline::catalog::{
     ByKind, Catalog, HeaderRules, MergeSource as Listed, Naming, Rules, Scope, ServerList,
     ServerRules, UriMode,
@@ -55,24 +55,7 @@ pub fn call(size: usize) -> Call {
         Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
         Bytes::from_static(b"{}"),
     );
-    let context = Context {
-        principal: Principal::Anonymous,
-        grants: None,
-        tokens: None,
-        endpoint: Endpoint::default(),
-        session: None,
-        sent: None,
-        address: [127, 0, 0, 1].into(),
-        peer: None,
-        transport: "http1",
-        client: Arc::new(client),
-        log: None,
-        progress_token: None,
-        trace: Trace::default(),
-        headers: Arc::default(),
-        audit: None,
-    };
-    Call { method: Method::ToolsCall, params, context, input: None }
+    Call { method: Method::ToolsCall, params, context: make_context(client), input: None }
 }
 
 pub fn tools(count: usize) -> ServerList {

@@ -8,8 +8,6 @@
 //! as none.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -18,9 +16,9 @@ use proptest::sample::select;
 use trunkline_jsonrpc::{Id, Members, string};
 
 use super::{change_notification, lift, lower};
+use crate::call::test_support::make_context;
 use crate::call::{
-    Abilities, Call, Client, Context, Endpoint, ErrorBody, Notice, Params, Principal, Question,
-    ResultBody, Trace,
+    Abilities, Call, Client, Context, ErrorBody, Notice, Params, Question, ResultBody,
 };
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Method, ProtocolVersion, meta};
@@ -341,23 +339,8 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
     let token = params.meta().unwrap().progress_token;
     let capabilities = Bytes::from_static(br#"{"roots":{"listChanged":true},"sampling":{}}"#);
     let info = Bytes::from_static(br#"{"name":"c","version":"1"}"#);
-    let context = Context {
-        principal: Principal::Anonymous,
-        grants: None,
-        tokens: None,
-        endpoint: Endpoint::default(),
-        session: None,
-        sent: None,
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        peer: None,
-        transport: "http1",
-        client: Arc::new(Client::new(version, Some(info), capabilities)),
-        log: None,
-        progress_token: token.clone(),
-        trace: Trace::default(),
-        headers: Arc::default(),
-        audit: None,
-    };
+    let client = Client::new(version, Some(info), capabilities);
+    let context = Context { progress_token: token.clone(), ..make_context(client) };
     (Call { method: Method::parse(method), params, context, input: None }, token)
 }
 
