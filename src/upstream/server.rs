@@ -20,7 +20,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::peer::Peer;
-use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
+use crate::upstream::supervisor::instance::{InUse, Instance, REPLACEMENT_TIMEOUT};
 use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::lists::due_listing::DueListing;
 use crate::upstream::supervisor::lists::first_list::{FirstList, ListPatience};
@@ -286,7 +286,7 @@ impl Server {
             Some(version) if self.shared.wants_legacy(version, era) => {
                 self.shared.config().start_timeout
             }
-            _ => SOON,
+            _ => REPLACEMENT_TIMEOUT,
         };
         let found = timeout(patience, self.instance_for(context)).await;
         let (instance, _in_use) = match found {

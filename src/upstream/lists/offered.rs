@@ -125,7 +125,7 @@ impl OfferedLists {
     /// Adds an entry for a list that no client has requested by its declaration.
     pub(crate) fn make_room_for(&self, told: &ClientDeclaration) {
         let mut further = self.further();
-        if further.len() < MOST || further.contains_key(told) {
+        if further.len() < MAX_DECLARATIONS || further.contains_key(told) {
             further.entry(told.clone()).or_insert_with(|| CapabilityList::unknown(None));
         }
     }
@@ -223,7 +223,7 @@ impl OfferedLists {
             return Some(tried.unwrap_or(ListFreshness::New));
         }
         let has_account = told.account.is_some();
-        let most = if has_account { MOST_ACCOUNTS } else { MOST };
+        let most = if has_account { MOST_ACCOUNTS } else { MAX_DECLARATIONS };
         let alike = |key: &ClientDeclaration| key.account.is_some() == has_account;
         let own = |slot: &CapabilityList| slot.holder.as_ref() == Some(holder);
         let count = |is_own: bool| {
@@ -376,11 +376,11 @@ fn remove_unused(
 }
 
 /// Maximum number of sets of capabilities with a list for one server.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX_DECLARATIONS: usize = 64;
 /// Maximum number of lists for clients' accounts at one server.
 const MOST_ACCOUNTS: usize = 1024;
 /// Maximum number of lists for one client, if clients can be distinguished.
-pub(crate) const MOST_EACH: usize = MOST / 4;
+pub(crate) const MOST_EACH: usize = MAX_DECLARATIONS / 4;
 /// A list that a client requested within this time is not removed for another.
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client requested within this time is not updated.
@@ -407,7 +407,7 @@ mod tests {
             capabilities: Bytes::from_static(capabilities.as_bytes()),
         };
         let rooted = told(Some(Era::Legacy), r#"{"roots":{}}"#);
-        lists.ask(&rooted, &holder, MOST).unwrap();
+        lists.ask(&rooted, &holder, MAX_DECLARATIONS).unwrap();
         let name = ServerName::new("s").unwrap();
         let list = ServerList::build(name, &ByKind::default(), HeaderRules::Ignore, None).0;
         assert!(lists.put(&rooted, list));

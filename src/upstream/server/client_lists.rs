@@ -82,7 +82,7 @@ impl Server {
         holder: &Holder,
     ) -> Option<ListFreshness> {
         let has_shares = self.shared.context().has_shares();
-        let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
+        let each = if has_shares { lists::MOST_EACH } else { lists::MAX_DECLARATIONS };
         self.shared.lists().ask(told, holder, each)
     }
 

@@ -285,7 +285,7 @@ impl Instance {
         lost: &Arc<ServerConnection>,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
         let is_gone = |_: &LifeState| !self.life.is_current(lost);
-        let _ = timeout(SOON, self.life.watch_state().wait_for(is_gone)).await;
+        let _ = timeout(REPLACEMENT_TIMEOUT, self.life.watch_state().wait_for(is_gone)).await;
         self.connected().await
     }
 
@@ -409,4 +409,4 @@ impl Drop for InUse {
 const RETRY_PATIENCE: Duration = Duration::from_secs(4);
 /// Maximum time that a call waits until a lost connection is noticed, and that a subscription waits
 /// for its instance.
-pub(crate) const SOON: Duration = Duration::from_secs(2);
+pub(crate) const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(2);
