@@ -22,7 +22,7 @@ use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
-use crate::telemetry::metrics::ReloadOutcome;
+use crate::telemetry::metrics::{ReloadOutcome, ServerMetric};
 use crate::text::{error_chain, escape_controls};
 use crate::upstream::child::sandbox_gap;
 use crate::upstream::{
@@ -295,7 +295,7 @@ fn server(
         next_retry_at: next_retry(&view),
         warnings: view.warnings.into_iter().chain(sandbox_warning(member)).collect(),
         definitions: definitions(snapshot, member),
-        stdout_lines: member.metrics.stdout_lines(),
+        stdout_lines: member.metrics.level(ServerMetric::StdoutLines).value(),
         lists_by_capabilities: list_dependence(view.list_dependence),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),

@@ -294,7 +294,7 @@ pub struct ServerStatus {
     /// Screening of its definitions.
     pub definitions: DefinitionStatus,
     /// Number of lines on standard output that are not messages.
-    pub stdout_lines: u64,
+    pub stdout_lines: usize,
     /// Dependence of its lists on client capabilities.
     pub lists_by_capabilities: ListDependenceStatus,
     /// Number of instances besides the first, which all other fields describe.

@@ -15,7 +15,9 @@ use crate::pipeline::Gateway;
 use crate::pipeline::route::Route;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::events::{CallFacts, CallTag, EventSender, LifecycleEvent};
-use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
+use crate::telemetry::metrics::{
+    CallMetrics, Entered, Metrics, Operation, ServerMetric, ToolMetrics,
+};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
     CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
@@ -145,7 +147,7 @@ impl Record {
             version,
             operation: Arc::clone(operations.of(&self.method)),
             tool: route.tool_metrics.map(Arc::clone),
-            _in_flight: metrics.calls_in_flight().enter(),
+            _in_flight: metrics.level(ServerMetric::CallsInFlight).enter(),
         });
     }
 

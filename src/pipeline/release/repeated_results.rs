@@ -24,7 +24,7 @@ use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
 use crate::pipeline::route::Route;
 use crate::snapshot::View;
-use crate::telemetry::metrics::ServerMetrics;
+use crate::telemetry::metrics::{ServerMetric, ServerMetrics};
 
 /// Decides whether a client needs the result of one call.
 pub(crate) struct RepeatWatch {
@@ -89,7 +89,7 @@ impl RepeatWatch {
             }
         };
         if is_known {
-            self.metrics.count_repeated_result();
+            self.metrics.count(ServerMetric::RepeatedResults);
         }
         let content = is_known.then(|| text_content(&describe_repeat(name.as_deref(), size)));
         let meta = name.map(|name| named_meta(members.find(meta::META), &name));

@@ -38,7 +38,7 @@ use crate::catalog::{Kind, MAX_URI};
 use crate::config::ServerSecrets;
 use crate::jsonrpc::object;
 use crate::mcp::notification;
-use crate::telemetry::metrics::ServerMetrics;
+use crate::telemetry::metrics::{ServerMetric, ServerMetrics};
 use crate::upstream::UpstreamError;
 use crate::upstream::notifications::changes::ChangedLists;
 use crate::upstream::read_cache::ReadCache;
@@ -229,7 +229,7 @@ impl Inbox {
         if self.subscriptions.is_ones_own() {
             self.subscriptions.pass(method, Some(params));
         } else if let Some(metrics) = self.metrics.get() {
-            metrics.count_lost_line();
+            metrics.count(ServerMetric::LostLines);
         }
     }
 
@@ -244,7 +244,7 @@ impl Inbox {
     /// server's first one.
     pub(super) fn is_first_stdout_line(&self) -> bool {
         match self.metrics.get() {
-            Some(metrics) => metrics.count_stdout_line() == 0,
+            Some(metrics) => metrics.count(ServerMetric::StdoutLines) == 0,
             None => self.is_worth_a_warning(),
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
+use crate::telemetry::metrics::ServerMetric;
 
 use crate::upstream::child::Child;
 use crate::upstream::lists::EVERY_KIND;
@@ -31,8 +32,8 @@ enum LossReason {
 
 /// Runs an instance until it is stopped.
 pub(super) async fn live(instance: Arc<Instance>) {
-    let counted =
-        (!instance.is_main()).then(|| instance.shared().metrics().running_instances().enter());
+    let counted = (!instance.is_main())
+        .then(|| instance.shared().metrics().level(ServerMetric::Instances).enter());
     let mut life = Life::new(&instance);
     tokio::select! {
         () = instance.life().cancelled() => {}
@@ -132,7 +133,7 @@ impl<'a> Life<'a> {
                         return;
                     }
                     instance.life().count_restart();
-                    instance.shared().metrics().count_restart();
+                    instance.shared().metrics().count(ServerMetric::Restarts);
                     false
                 }
             };

@@ -20,6 +20,7 @@ mod event_counts;
 mod handles;
 mod histogram;
 mod operation;
+mod server_metrics;
 #[cfg(test)]
 mod tests;
 
@@ -41,11 +42,10 @@ use operation::OperationTable;
 pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
-pub use handles::{
-    Availability, BreakerLevel, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics,
-};
+pub use handles::{CallMetrics, Entered, Level, ToolMetrics};
 pub use histogram::{BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
+pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
 
 /// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -342,62 +342,7 @@ impl Metrics {
             Unit::Seconds,
             MetricProjection::new(&self.servers, ServerMetrics::show_sessions),
         );
-        registry.register(
-            "trunkline_calls_in_flight",
-            "Calls in flight at a server",
-            MetricProjection::new(&self.servers, ServerMetrics::show_in_flight),
-        );
-        registry.register(
-            "trunkline_server_instances",
-            "Child processes or sessions of a server besides its first, for clients or sets of capabilities",
-            MetricProjection::new(&self.servers, ServerMetrics::show_instances),
-        );
-        registry.register(
-            "trunkline_server_up",
-            "1 while a server can take calls (an idle one can), 0 while it cannot",
-            MetricProjection::new(&self.servers, ServerMetrics::show_up),
-        );
-        registry.register(
-            "trunkline_server_restarts",
-            "Restarts of and reconnects to a server",
-            MetricProjection::new(&self.servers, ServerMetrics::show_restarts),
-        );
-        registry.register(
-            "trunkline_server_breaker",
-            "The circuit breaker of a server, once it has opened: 0 closed, 1 half-open, 2 open",
-            MetricProjection::new(&self.servers, ServerMetrics::show_breaker),
-        );
-        registry.register(
-            "trunkline_server_breaker_opened",
-            "Openings of the circuit breaker of a server",
-            MetricProjection::new(&self.servers, ServerMetrics::show_breaker_opened),
-        );
-        registry.register(
-            "trunkline_server_step_ups",
-            "Tokens or logins requested because a server required more scopes",
-            MetricProjection::new(&self.servers, ServerMetrics::show_step_ups),
-        );
-        registry.register(
-            "trunkline_server_repeated_results",
-            "Large results of a server replaced by a reference, because the client already \
-                 had them",
-            MetricProjection::new(&self.servers, ServerMetrics::show_repeated_results),
-        );
-        registry.register(
-            "trunkline_server_definition_tokens",
-            "Tokens of the definitions of a server's tools, by estimate, once they are counted",
-            MetricProjection::new(&self.servers, ServerMetrics::show_definition_tokens),
-        );
-        registry.register(
-            "trunkline_server_lost_log_lines",
-            "Log messages of servers that belong to no client's call",
-            MetricProjection::new(&self.servers, ServerMetrics::show_lost_lines),
-        );
-        registry.register(
-            "trunkline_server_stdout_lines",
-            "Lines on the standard output of a server that are not messages",
-            MetricProjection::new(&self.servers, ServerMetrics::show_stdout_lines),
-        );
+        server_metrics::register_table(registry, &self.servers);
     }
 
     fn register_gateway(&mut self, version: &'static str) {

@@ -47,13 +47,13 @@ fn a_server_that_is_gone_leaves_with_its_last_holder() {
     let server = metrics.server("files");
     server.set_availability(Availability::Up);
     let call = Arc::clone(&server);
-    let entered = call.calls_in_flight().enter();
+    let entered = call.level(ServerMetric::CallsInFlight).enter();
     drop(server);
     let text = metrics.encode_text();
     assert!(text.contains("trunkline_server_up{server=\"files\"} 1\n"), "{text}");
     assert!(text.contains("trunkline_calls_in_flight{server=\"files\"} 1\n"), "{text}");
     drop(entered);
-    assert_eq!(call.calls_in_flight().value(), 0);
+    assert_eq!(call.level(ServerMetric::CallsInFlight).value(), 0);
     drop(call);
     assert!(!metrics.encode_text().contains("files"));
 }
@@ -96,6 +96,35 @@ fn durations_are_separated_by_method_and_outcome() {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn rare_events_of_a_server_appear_with_the_first_one() {
+    let metrics = Metrics::new("0.0.0");
+    let server = metrics.server("files");
+    let series = |name: &str| {
+        let text = metrics.encode_text();
+        let found = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        found.map(|line| line.rsplit(' ').next().unwrap().to_owned())
+    };
+    assert_eq!(series("trunkline_server_restarts_total").as_deref(), Some("0"));
+    assert_eq!(series("trunkline_server_breaker"), None);
+    for (event, name) in [
+        (ServerMetric::StepUps, "trunkline_server_step_ups_total"),
+        (ServerMetric::RepeatedResults, "trunkline_server_repeated_results_total"),
+        (ServerMetric::LostLines, "trunkline_server_lost_log_lines_total"),
+        (ServerMetric::StdoutLines, "trunkline_server_stdout_lines_total"),
+    ] {
+        assert_eq!(series(name), None);
+        assert_eq!((server.count(event), server.count(event)), (0, 1));
+        assert_eq!(series(name).as_deref(), Some("2"), "{name}");
+    }
+    server.set_breaker(BreakerLevel::Open);
+    server.set_breaker(BreakerLevel::Closed);
+    assert_eq!(series("trunkline_server_breaker").as_deref(), Some("0"), "it has opened before");
+    assert_eq!(series("trunkline_server_breaker_opened_total").as_deref(), Some("1"));
+    server.set_definition_tokens(7);
+    assert_eq!(series("trunkline_server_definition_tokens").as_deref(), Some("7"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::call::CallerToken;
 use crate::config::GrantKind;
+use crate::telemetry::metrics::ServerMetric;
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::{LoginDemand, ServerAuthorizer};
@@ -133,7 +134,7 @@ impl ServerAuthorizer {
         if refused.status == StatusCode::FORBIDDEN && known.is_some() {
             slot.count_step_up()?;
             if let Some(metrics) = &self.metrics {
-                metrics.count_step_up();
+                metrics.count(ServerMetric::StepUps);
             }
         }
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();

@@ -8,6 +8,7 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::call::Failure;
 use crate::catalog::ServerOffers;
+use crate::telemetry::metrics::ServerMetric;
 use crate::upstream::ChangeCapabilities;
 
 fn peer(version: ProtocolVersion) -> Peer {
@@ -252,7 +253,7 @@ async fn lines_that_a_child_prints_cause_one_warning_and_are_counted() {
         }
     }
     let logged = std::fs::read_to_string(log.path()).unwrap();
-    assert_eq!(metrics.stdout_lines(), 4);
+    assert_eq!(metrics.level(ServerMetric::StdoutLines).value(), 4);
     assert_eq!(logged.matches("prints text to standard output").count(), 1, "{logged}");
     assert!(logged.contains("listening on port 8080") && !logged.contains("[INFO] ready"));
     assert_eq!(logged.matches("half").count(), 2, "a broken message is not a printed line");
