@@ -28,6 +28,7 @@ pub mod audit;
 pub mod log;
 pub mod metrics;
 pub mod https;
+mod batch_queue;
 mod record;
 mod subject;
 mod traceparent;

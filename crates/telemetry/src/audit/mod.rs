@@ -233,7 +233,7 @@ impl AuditTrail {
             AuditOverview {
                 written: self.0.queue.counts().of(AuditFate::Written),
                 dropped: self.0.queue.counts().of(AuditFate::Dropped),
-                queued: self.0.queue.bytes(),
+                queued: self.0.queue.records.bytes(),
                 last_number: written.number,
                 last_hash: written.hash,
                 fault: written.fault,

@@ -10,10 +10,11 @@ use trunkline_core::backoff::Backoff;
 use trunkline_core::text::error_chain;
 
 use super::chain::ChainEnd;
-use super::queue::{AuditQueue, BatchEntry, RecordBatch, WriterTask};
+use super::queue::{AuditOrders, AuditQueue};
 use super::record::format_time;
 use super::sink::{AuditSink, Lines};
 use super::{AuditSettings, ChainMode};
+use crate::batch_queue::{BatchEntry, RecordBatch, WriterTask};
 use crate::metrics::AuditFate;
 
 /// State of the writer, for `/status`.
@@ -73,15 +74,23 @@ impl AuditWriter {
     pub(super) fn write_records(mut self) {
         let mut pause = Duration::ZERO;
         loop {
-            match self.queue.next_task(&mut self.held, pause) {
-                WriterTask::Configure(settings) => self.configure(settings),
-                WriterTask::Reopen => self.reopen(),
+            match self.queue.records.next_task(&mut self.held, pause) {
+                WriterTask::Obey(orders) => self.obey(orders),
                 WriterTask::Write => {}
                 WriterTask::End => break,
             }
             pause = self.write_held();
         }
-        self.queue.note_end();
+        self.queue.records.note_end();
+    }
+
+    fn obey(&mut self, orders: AuditOrders) {
+        if let Some(settings) = orders.settings {
+            self.configure(settings);
+        }
+        if orders.is_reopening {
+            self.reopen();
+        }
     }
 
     fn configure(&mut self, settings: Arc<AuditSettings>) {
