@@ -17,8 +17,8 @@ use crate::call::{
     MetaTool, Params, ParamsFault, Reply, ResultBody, tool_error,
 };
 use crate::catalog::{
-    CodeFunction, FOUND, Kind, MAX_FOUND, TextVector, ToolHints, ToolSignature, listed_name,
-    meta_tool,
+    CodeFunction, DEFAULT_FOUND_TOOLS, Kind, MAX_FOUND, TextVector, ToolHints, ToolSignature,
+    listed_name, meta_tool,
 };
 use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::Method;
@@ -250,7 +250,7 @@ fn find_elements(
 ) -> Result<Vec<u8>, Failure> {
     let asked: FindArguments<'_> = read(arguments)?;
     let kind = asked.listed_kind();
-    let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
+    let limit = asked.limit.unwrap_or(DEFAULT_FOUND_TOOLS).min(MAX_FOUND);
     let found = snapshot.search(view, AskedSearch { kind, query: &asked.query, limit, vector });
     let by_intent = view.discovery.as_ref().is_some_and(|discovery| discovery.by_intent);
     let functions = code_functions(view);

@@ -39,7 +39,7 @@ const MAX_TUPLE_PARAMETERS: usize = 105;
 
 /// The most constants of modules with a name of one word. Those of the protocol's vocabularies are
 /// used with the name of their module (`meta::TASKS`).
-const MAX_ONE_WORD_CONSTANTS: usize = 519;
+const MAX_ONE_WORD_CONSTANTS: usize = 273;
 
 /// The most results inside results.
 const MAX_NESTED_RESULTS: usize = 10;

@@ -169,7 +169,7 @@ pub(super) async fn exchange(
                 // The rest of the stream may delay the next request only briefly.
                 let rest =
                     async { while let Ok(Some(_)) = connection.read_piece(&mut body).await {} };
-                received.reusable = tokio::time::timeout(AFTERWARDS, rest).await.is_ok();
+                received.reusable = tokio::time::timeout(STREAM_END_TIMEOUT, rest).await.is_ok();
                 return Ok(received);
             }
         }
@@ -217,4 +217,4 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 /// Maximum bytes of an event.
 const MOST_EVENT: usize = 256 * 1024 * 1024;
 /// Time limit for the end of a stream after its answer.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);

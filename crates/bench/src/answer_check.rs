@@ -143,7 +143,7 @@ const MOST_KNOWN: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use crate::request::FIRST;
+    use crate::request::FIRST_NUMBER;
 
     use trunkline_core::clock;
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn kind(judge: &mut AnswerChecker, status: u16, text: &str) -> String {
-        match judge.judge(&received(status, text), FIRST) {
+        match judge.judge(&received(status, text), FIRST_NUMBER) {
             Ok(right) => format!("{right:?}"),
             Err(trouble) => trouble.kind(),
         }
@@ -201,12 +201,12 @@ mod tests {
             received(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"{x}"}}}}"#))
         };
         let mut judge = AnswerChecker::default();
-        for number in FIRST..FIRST + 3 {
+        for number in FIRST_NUMBER..FIRST_NUMBER + 3 {
             assert_eq!(judge.judge(&answer(number, "a"), number).unwrap(), CorrectAnswer::Result);
         }
-        assert!(judge.judge(&answer(FIRST, "a"), FIRST + 3).is_err());
-        assert!(judge.judge(&answer(FIRST + 4, "b"), FIRST + 4).is_ok());
-        assert!(judge.judge(&answer(FIRST + 4, "b"), FIRST + 5).is_err());
+        assert!(judge.judge(&answer(FIRST_NUMBER, "a"), FIRST_NUMBER + 3).is_err());
+        assert!(judge.judge(&answer(FIRST_NUMBER + 4, "b"), FIRST_NUMBER + 4).is_ok());
+        assert!(judge.judge(&answer(FIRST_NUMBER + 4, "b"), FIRST_NUMBER + 5).is_err());
     }
 
     #[test]
@@ -218,9 +218,10 @@ mod tests {
                 &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"number {n} "}}}}"#),
             )
         };
-        assert!(judge.judge(&answer(FIRST, FIRST), FIRST).is_ok());
-        assert!(judge.judge(&answer(FIRST + 1, FIRST + 1), FIRST + 1).is_ok());
-        let trouble = judge.judge(&answer(FIRST + 2, FIRST + 1), FIRST + 2).unwrap_err();
+        assert!(judge.judge(&answer(FIRST_NUMBER, FIRST_NUMBER), FIRST_NUMBER).is_ok());
+        assert!(judge.judge(&answer(FIRST_NUMBER + 1, FIRST_NUMBER + 1), FIRST_NUMBER + 1).is_ok());
+        let trouble =
+            judge.judge(&answer(FIRST_NUMBER + 2, FIRST_NUMBER + 1), FIRST_NUMBER + 2).unwrap_err();
         assert_eq!(trouble.kind(), "not expected");
     }
 }

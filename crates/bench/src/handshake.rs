@@ -12,7 +12,7 @@ use trunkline_protocol::mcp::{Era, ProtocolVersion, header};
 use super::BenchFault;
 use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, exchange};
 use super::connection::{BenchConnection, BenchConnectionError};
-use super::request::{FIRST, RequestTemplate, RequestWriter};
+use super::request::{FIRST_NUMBER, RequestTemplate, RequestWriter};
 use super::target::BenchTarget;
 
 /// A completed handshake.
@@ -201,8 +201,8 @@ impl Handshake {
         mut connection: BenchConnection,
         request: &RequestTemplate,
     ) -> Result<ReceivedAnswer, BenchConnectionError> {
-        let request = request.build(FIRST, self.session.as_ref());
-        let received = exchange(&mut connection, request, FIRST).await?;
+        let request = request.build(FIRST_NUMBER, self.session.as_ref());
+        let received = exchange(&mut connection, request, FIRST_NUMBER).await?;
         self.connection = received.reusable.then_some(connection);
         Ok(received)
     }

@@ -75,7 +75,7 @@ fn ticks(pid: u32) -> Duration {
         let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
         Some(fields.next()?.ok()? + fields.next()?.ok()?)
     };
-    Duration::from_millis(read().unwrap_or(0).saturating_mul(TICK))
+    Duration::from_millis(read().unwrap_or(0).saturating_mul(MILLIS_PER_TICK))
 }
 
 fn memory(pid: u32, line: &str) -> Option<u64> {
@@ -85,7 +85,7 @@ fn memory(pid: u32, line: &str) -> Option<u64> {
 }
 
 /// Milliseconds per tick: Linux reports 100 ticks a second on every machine.
-const TICK: u64 = 10;
+const MILLIS_PER_TICK: u64 = 10;
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]

@@ -33,7 +33,7 @@ impl RequestTemplate {
         let mut body = self.body.clone();
         let digits = Digits::of(number);
         for place in &self.places {
-            if let Some(into) = body.get_mut(*place..place + DIGITS) {
+            if let Some(into) = body.get_mut(*place..place + NUMBER_DIGITS) {
                 into.copy_from_slice(&digits.0);
             }
         }
@@ -55,12 +55,12 @@ impl RequestTemplate {
 
 /// A number of ten digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Digits(pub [u8; DIGITS]);
+pub(super) struct Digits(pub [u8; NUMBER_DIGITS]);
 
 impl Digits {
-    /// The digits of `FIRST` plus this number.
+    /// The digits of `FIRST_NUMBER` plus this number.
     pub(super) fn of(mut number: u64) -> Self {
-        let mut digits = [b'0'; DIGITS];
+        let mut digits = [b'0'; NUMBER_DIGITS];
         for digit in digits.iter_mut().rev() {
             *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
             number /= 10;
@@ -92,7 +92,7 @@ impl RequestWriter {
             "clientInfo": own_info(),
         });
         // The version header is only sent once a version is negotiated.
-        let message = message("initialize", &params, Some(FIRST));
+        let message = message("initialize", &params, Some(FIRST_NUMBER));
         self.post(HeaderMap::new(), &message.to_string())
     }
 
@@ -125,7 +125,7 @@ impl RequestWriter {
         // The raw arguments are inserted afterwards: large numbers and the order of keys stay
         // unchanged.
         let message = self.message("tools/call", params);
-        let whole = message.replacen(EMPTY, &format!("\"arguments\":{arguments}"), 1);
+        let whole = message.replacen(NULL_ARGUMENTS, &format!("\"arguments\":{arguments}"), 1);
         self.post(headers, &whole)
     }
 
@@ -139,7 +139,7 @@ impl RequestWriter {
         {
             params.insert(meta::META.into(), Value::Object(self.meta()));
         }
-        message(method, &params, Some(FIRST)).to_string()
+        message(method, &params, Some(FIRST_NUMBER)).to_string()
     }
 
     fn meta(&self) -> Map<String, Value> {
@@ -166,14 +166,14 @@ impl RequestWriter {
     fn post(&self, mut headers: HeaderMap, body: &str) -> RequestTemplate {
         headers.insert(ACCEPT, MediaType::JSON_OR_EVENTS);
         headers.insert(CONTENT_TYPE, MediaType::JSON);
-        let body = body.replace(NUMBER, &FIRST.to_string());
+        let body = body.replace(NUMBER_PLACEHOLDER, &FIRST_NUMBER.to_string());
         self.template(Method::POST, headers, body.into_bytes())
     }
 
     /// Headers from the command line replace the protocol's.
     fn template(&self, method: Method, mut headers: HeaderMap, body: Vec<u8>) -> RequestTemplate {
         headers.extend(self.target.headers.clone());
-        let places = memmem::find_iter(&body, &Digits::of(FIRST).0).collect();
+        let places = memmem::find_iter(&body, &Digits::of(FIRST_NUMBER).0).collect();
         RequestTemplate { method, path: self.target.path.clone(), headers, body, places }
     }
 }
@@ -187,12 +187,12 @@ fn own_info() -> Value {
 }
 
 /// The first number. All numbers have the same length, and fit into 32 bits.
-pub(super) const FIRST: u64 = 1_000_000_000;
+pub(super) const FIRST_NUMBER: u64 = 1_000_000_000;
 /// The length of a number in digits.
-pub(super) const DIGITS: usize = 10;
+pub(super) const NUMBER_DIGITS: usize = 10;
 /// The placeholder for the number in arguments.
-const NUMBER: &str = "\"{{n}}\"";
-const EMPTY: &str = "\"arguments\":null";
+const NUMBER_PLACEHOLDER: &str = "\"{{n}}\"";
+const NULL_ARGUMENTS: &str = "\"arguments\":null";
 
 #[cfg(test)]
 mod tests {
@@ -217,7 +217,7 @@ mod tests {
     async fn the_headers_of_a_modern_call_match_its_body() {
         let writer = writer(ProtocolVersion::LATEST_MODERN).await;
         let request = writer.call("search", r#"{"n":"{{n}}","x":1e400}"#, &[]);
-        let (headers, body) = parts(request.build(FIRST + 7, None)).await;
+        let (headers, body) = parts(request.build(FIRST_NUMBER + 7, None)).await;
         assert!(body.contains(r#""arguments":{"n":1000000007,"x":1e400}"#), "{body}");
         assert!(body.contains(r#""id":1000000007"#), "{body}");
         assert_eq!(headers["mcp-method"], "tools/call");
@@ -228,13 +228,13 @@ mod tests {
     async fn a_legacy_call_carries_its_session() {
         let writer = writer(ProtocolVersion::LATEST_LEGACY).await;
         let session = HeaderValue::from_static("s1");
-        let call = writer.call("search", "{}", &[]).build(FIRST, Some(&session));
+        let call = writer.call("search", "{}", &[]).build(FIRST_NUMBER, Some(&session));
         let (headers, body) = parts(call).await;
         assert_eq!(headers["mcp-session-id"], "s1");
         assert!(!headers.contains_key("mcp-method"), "{headers:?}");
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["params"], json!({ "name": "search", "arguments": {} }));
-        let (headers, body) = parts(writer.initialize().build(FIRST, None)).await;
+        let (headers, body) = parts(writer.initialize().build(FIRST_NUMBER, None)).await;
         assert!(!headers.contains_key("mcp-protocol-version"), "{headers:?}");
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["params"]["protocolVersion"], "2025-11-25");

@@ -81,7 +81,7 @@ pub async fn run(
     let own = Meter::own();
     let before = (own.cpu(), meter.map(Meter::cpu));
     let counted = clock::real_now();
-    supervisor.until(clock.end.unwrap_or_else(|| counted + FOREVER)).await;
+    supervisor.until(clock.end.unwrap_or_else(|| counted + UNLIMITED_DURATION)).await;
     let after = (own.cpu(), meter.map(Meter::cpu));
     let stopped = clock::real_now();
     watch.over();
@@ -119,7 +119,7 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     /// Waits until a time, or until all threads are done.
     async fn until(&mut self, then: Instant) {
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(WATCH_INTERVAL);
         let over = tokio::time::sleep_until(then.into());
         tokio::pin!(over);
         loop {
@@ -151,6 +151,6 @@ pub(super) fn as_float(count: u64) -> f64 {
 }
 
 /// Interval between the calls of the watcher.
-const TICK: Duration = Duration::from_millis(200);
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Longer than any run.
-const FOREVER: Duration = Duration::from_hours(24 * 365);
+const UNLIMITED_DURATION: Duration = Duration::from_hours(24 * 365);

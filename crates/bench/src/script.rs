@@ -50,7 +50,7 @@ impl Script {
         }
         // With a server of both eras, sessions require the Legacy era.
         let era = if sessions { Some(Era::Legacy) } else { load.era };
-        let mut hello = Handshake::say(target, era, load.timeout.min(PATIENCE)).await?;
+        let mut hello = Handshake::say(target, era, load.timeout.min(HANDSHAKE_TIMEOUT)).await?;
         let calls = load.mix.has(Op::Call) || sessions;
         let chosen = if calls {
             let tools = hello.tools().await?;
@@ -101,4 +101,4 @@ impl Script {
 }
 
 /// Time limit for each answer of the handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -164,7 +164,7 @@ pub struct Slice {
 
 impl Slices {
     fn new(counted: Instant) -> Self {
-        Self { counted, width: WIDTH, all: Vec::new() }
+        Self { counted, width: FIRST_SLICE_WIDTH, all: Vec::new() }
     }
 
     fn at(&mut self, due: Instant) -> &mut Slice {
@@ -234,7 +234,7 @@ fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
 }
 
 /// The initial width of a slice.
-const WIDTH: Duration = Duration::from_millis(100);
+const FIRST_SLICE_WIDTH: Duration = Duration::from_millis(100);
 /// Maximum number of slices.
 const MOST_SLICES: usize = 240;
 /// Maximum number of distinguished kinds of failures.
@@ -260,7 +260,7 @@ mod tests {
             other.right(Op::Call, CorrectAnswer::ToolError, &times(counted, due, 7), None);
         }
         other.wrong(Op::Call, &AnswerError::Timeout, counted);
-        assert!(one.slices.all.len() <= MOST_SLICES && one.slices.width > WIDTH);
+        assert!(one.slices.all.len() <= MOST_SLICES && one.slices.width > FIRST_SLICE_WIDTH);
         one.add(other);
         let all: u64 = one.slices.all.iter().map(|slice| slice.latency.len()).sum();
         assert_eq!((all, one.slices.all[0].failed), (200, 1));

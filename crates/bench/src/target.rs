@@ -52,7 +52,7 @@ impl BenchTarget {
         let shown = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let mut all = HeaderMap::new();
         all.insert(HOST, HeaderValue::try_from(shown).map_err(|_| unusable())?);
-        all.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        all.insert(USER_AGENT, HeaderValue::from_static(BENCH_AGENT));
         all.extend(given_headers(headers));
         let path = path_of(url).ok_or_else(unusable)?;
         Ok(Self { url: url.clone(), dialer, path, headers: all })
@@ -90,7 +90,7 @@ async fn resolve(host: &str, port: u16) -> Result<SocketAddr, BenchFault> {
     v4.or(first).ok_or_else(|| unknown(std::io::ErrorKind::NotFound.into()))
 }
 
-const AGENT: &str = concat!("trunkline-bench/", env!("CARGO_PKG_VERSION"));
+const BENCH_AGENT: &str = concat!("trunkline-bench/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
 mod tests {

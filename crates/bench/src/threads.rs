@@ -48,7 +48,7 @@ impl LoadThreads {
             let hand = LoadThread {
                 script: Arc::clone(script),
                 places: (place..load.connections).step_by(threads).collect(),
-                grace: load.timeout.min(GRACE),
+                grace: load.timeout.min(LAST_ANSWERS_TIMEOUT),
                 report: report.clone(),
                 go: go.subscribe(),
             };
@@ -210,7 +210,7 @@ async fn over(clock: &RunClock, grace: Duration) {
 }
 
 /// Time limit for the last answers.
-const GRACE: Duration = Duration::from_secs(5);
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the last answers after Ctrl-C.
 const IN_HASTE: Duration = Duration::from_millis(500);
 /// The number of connections that are opened concurrently.

@@ -117,7 +117,7 @@ fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
     let generator = Generator::new(&tool.schema).map_err(|error| fault(error.to_string()))?;
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut all: Vec<String> = Vec::new();
-    for _ in 0..VARIANTS {
+    for _ in 0..ARGUMENT_VARIANTS {
         let arguments =
             generator.arguments(&mut chance).map_err(|error| fault(error.to_string()))?;
         if !all.contains(&arguments) {
@@ -128,7 +128,7 @@ fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
 }
 
 /// The number of generated arguments.
-const VARIANTS: usize = 64;
+const ARGUMENT_VARIANTS: usize = 64;
 /// Maximum number of tools in an error.
 const MOST_NAMED: usize = 8;
 

@@ -16,7 +16,7 @@ use super::answer_check::{AnswerChecker, CorrectAnswer};
 use super::clock::{PreciseTimer, RunClock, ScheduledStart};
 use super::connection::{BenchConnection, BenchConnectionError};
 use super::plan::Op;
-use super::request::{FIRST, RequestTemplate};
+use super::request::{FIRST_NUMBER, RequestTemplate};
 use super::script::Script;
 use super::tally::{Tally, Times};
 
@@ -73,7 +73,7 @@ impl LoadWorker {
             connection: None,
             used: false,
             session: if legacy { WorkerSession::Lost } else { WorkerSession::None },
-            number: FIRST,
+            number: FIRST_NUMBER,
             // Neighbouring connections start with different operations.
             variant: place,
             step: place,
@@ -283,7 +283,7 @@ impl LoadWorker {
                 self.session = WorkerSession::Lost;
             }
             Recovery::Goes | Recovery::Anew => {}
-            Recovery::Waits => tokio::time::sleep(PAUSE).await,
+            Recovery::Waits => tokio::time::sleep(RECONNECT_PAUSE).await,
         }
     }
 
@@ -296,7 +296,7 @@ impl LoadWorker {
                 return;
             };
             let delete = self.send(&script.delete, id.as_ref());
-            let _ended = tokio::time::timeout(FAREWELL, delete).await;
+            let _ended = tokio::time::timeout(SESSION_END_TIMEOUT, delete).await;
         }
     }
 
@@ -369,6 +369,6 @@ impl Turn<'_> {
 }
 
 /// The pause after a failed connection attempt.
-const PAUSE: Duration = Duration::from_millis(20);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// Time limit for the end of a session.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);

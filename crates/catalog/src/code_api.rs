@@ -50,7 +50,7 @@ impl Catalog {
     /// The declarations of all tools; `None` if they are longer than this many bytes.
     fn declare_tools(&self, longest: usize) -> Option<String> {
         let mut api = "\n\ndeclare const tools: {\n".to_owned();
-        let functions = self.code_functions().iter().skip(FINDERS);
+        let functions = self.code_functions().iter().skip(FINDER_COUNT);
         for (function, raw) in functions.zip(self.list(Kind::Tools).items()) {
             let _ = writeln!(api, "{}", ToolDeclaration::write(&function.identifier, &raw));
             if api.len() > longest {
@@ -95,6 +95,6 @@ impl Catalog {
 }
 
 /// The number of functions that find others.
-const FINDERS: usize = 2;
+const FINDER_COUNT: usize = 2;
 /// The most servers that are named.
 const MOST_SERVERS: usize = 50;

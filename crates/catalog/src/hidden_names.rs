@@ -56,7 +56,7 @@ impl HiddenNames<'_> {
             let end = word.find(|c| !is_name_part(c)).unwrap_or(word.len());
             let (word, after) = word.split_at(end);
             let name = trim_name(word);
-            let is_marked = before.ends_with(QUOTES) || after.starts_with('(');
+            let is_marked = before.ends_with(QUOTE_MARKS) || after.starts_with('(');
             if (is_marked || !is_plain_word(name)) && self.0.contains(name) {
                 return true;
             }
@@ -128,7 +128,7 @@ fn is_plain_word(name: &str) -> bool {
 }
 
 /// The characters that mark a word as a name.
-const QUOTES: [char; 6] = ['`', '"', '\'', '“', '‘', '«'];
+const QUOTE_MARKS: [char; 6] = ['`', '"', '\'', '“', '‘', '«'];
 
 #[cfg(test)]
 mod tests {

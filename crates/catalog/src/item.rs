@@ -286,11 +286,11 @@ impl<'a> ItemFields<'a> {
     /// its raw text.
     pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), ItemError> {
         let (common, own) = match kind {
-            Kind::Tools => (COMMON, TOOL),
-            Kind::Prompts => (COMMON, &[][..]),
-            Kind::Resources => (COMMON, RESOURCE),
-            Kind::Templates => (COMMON, TEMPLATE),
-            Kind::Skills => (SKILL, &[][..]),
+            Kind::Tools => (COMMON_FIELDS, TOOL_FIELDS),
+            Kind::Prompts => (COMMON_FIELDS, &[][..]),
+            Kind::Resources => (COMMON_FIELDS, RESOURCE_FIELDS),
+            Kind::Templates => (COMMON_FIELDS, TEMPLATE_FIELDS),
+            Kind::Skills => (SKILL_FIELDS, &[][..]),
         };
         for (field, expected) in common.iter().chain(own) {
             self.expect_kind(field, *expected)?;
@@ -368,8 +368,8 @@ const MAX_FIELDS: usize = 256;
 
 /// Required fields, and the kinds of their values. Optional ones were repaired before.
 type Fieldset = &'static [(&'static str, FieldKind)];
-const COMMON: Fieldset = &[("name", FieldKind::Text)];
-const TOOL: Fieldset = &[("inputSchema", FieldKind::Object)];
-const RESOURCE: Fieldset = &[("uri", FieldKind::Text)];
-const SKILL: Fieldset = &[("uri", FieldKind::Text), ("frontmatter", FieldKind::Object)];
-const TEMPLATE: Fieldset = &[("uriTemplate", FieldKind::Text)];
+const COMMON_FIELDS: Fieldset = &[("name", FieldKind::Text)];
+const TOOL_FIELDS: Fieldset = &[("inputSchema", FieldKind::Object)];
+const RESOURCE_FIELDS: Fieldset = &[("uri", FieldKind::Text)];
+const SKILL_FIELDS: Fieldset = &[("uri", FieldKind::Text), ("frontmatter", FieldKind::Object)];
+const TEMPLATE_FIELDS: Fieldset = &[("uriTemplate", FieldKind::Text)];

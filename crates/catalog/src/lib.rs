@@ -81,7 +81,9 @@ pub use item::{CatalogItem, FieldKind, ItemError, MAX_URI};
 pub use kind::{ByKind, DefinitionKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
 pub use merge::{ElementOrigin, MergeFault, MergeSource};
-pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListRules, MetaListing, meta_tool};
+pub use meta_tools::{
+    ALWAYS_LOAD, DEFAULT_FOUND_TOOLS, MAX_FOUND, MetaListRules, MetaListing, meta_tool,
+};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, ServerWords, TaskForm};
 use own_tools::compile_own_tools;

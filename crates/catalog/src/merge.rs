@@ -345,8 +345,8 @@ fn prompt_candidates<'a>(
 }
 
 fn offers_of<'a>(source: &MergeSource<'a>) -> &'a ServerOffers {
-    static NONE: LazyLock<ServerOffers> = LazyLock::new(ServerOffers::default);
-    source.list.map_or(&NONE, |list| &list.offers)
+    static NO_OFFERS: LazyLock<ServerOffers> = LazyLock::new(ServerOffers::default);
+    source.list.map_or(&NO_OFFERS, |list| &list.offers)
 }
 
 /// Moves candidates to the next form of their names, until no name is a duplicate that can move and

@@ -68,7 +68,7 @@ pub const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
 /// A meta-tool, compiled.
 pub fn meta_tool(tool: MetaTool) -> Option<&'static Arc<Tool>> {
-    static ALL: LazyLock<Vec<(MetaTool, Arc<Tool>)>> = LazyLock::new(|| {
+    static META_TOOLS: LazyLock<Vec<(MetaTool, Arc<Tool>)>> = LazyLock::new(|| {
         let compile = |tool: MetaTool| {
             let listed = listed_form(tool).to_string();
             let compiled = Tool::parse(listed.as_bytes(), HeaderRules::Ignore).ok()?;
@@ -76,7 +76,7 @@ pub fn meta_tool(tool: MetaTool) -> Option<&'static Arc<Tool>> {
         };
         MetaTool::ALL.into_iter().filter_map(compile).collect()
     });
-    ALL.iter().find(|(one, _)| *one == tool).map(|(_, compiled)| compiled)
+    META_TOOLS.iter().find(|(one, _)| *one == tool).map(|(_, compiled)| compiled)
 }
 
 impl Catalog {
@@ -147,7 +147,7 @@ fn listed_form(tool: MetaTool) -> Value {
                     "description": "The task, in a few English words.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND,
-                    "description": format!("The maximum number of results; {FOUND} by default.") },
+                    "description": format!("The maximum number of results; {DEFAULT_FOUND_TOOLS} by default.") },
                 "kind": {
                     "enum": ["tools", "prompts", "resources", "skills"],
                     "description": "The kind to find; tools by default.",
@@ -242,7 +242,7 @@ const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns its return
                         prints. There is no network, no file system, no timer and no module. \
                         `tools.describe_tools({ names: [] })` returns full definitions.";
 /// The default number of answers of `find_tools`.
-pub const FOUND: usize = 6;
+pub const DEFAULT_FOUND_TOOLS: usize = 6;
 /// The most answers of `find_tools`.
 pub const MAX_FOUND: usize = 20;
 /// The most characters of a query.

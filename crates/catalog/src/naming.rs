@@ -45,10 +45,11 @@ impl Naming {
     /// Returns true if tools of two servers can have the same name with a prefix, so that each can
     /// change the other's name.
     pub fn is_ambiguous(&self, one: &ServerName, other: &ServerName) -> bool {
-        const TOOL: &str = "\0";
-        let [one, other] =
-            [one, other].map(|server| self.format.render(&self.in_case(server.as_str()), TOOL));
-        let ends = |name: &'_ str| name.split_once(TOOL).map(|(a, b)| (a.to_owned(), b.to_owned()));
+        const PROBE_TOOL: &str = "\0";
+        let [one, other] = [one, other]
+            .map(|server| self.format.render(&self.in_case(server.as_str()), PROBE_TOOL));
+        let ends =
+            |name: &'_ str| name.split_once(PROBE_TOOL).map(|(a, b)| (a.to_owned(), b.to_owned()));
         let (Some((start, end)), Some((other_start, other_end))) = (ends(&one), ends(&other))
         else {
             return false;

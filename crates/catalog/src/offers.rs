@@ -69,16 +69,16 @@ impl ServerOffers {
         let mut capabilities = capabilities.as_object().cloned().unwrap_or_default();
         capabilities.retain(|_, value| value.is_object());
         if Value::Object(capabilities.clone()).to_string().len() > MAX_BYTES {
-            capabilities.retain(|key, _| KNOWN.contains(&key.as_str()));
+            capabilities.retain(|key, _| KNOWN_CAPABILITIES.contains(&key.as_str()));
             for value in capabilities.values_mut() {
-                let told = FLAGS.iter().filter(|flag| value[**flag] == true);
+                let told = LIST_FLAGS.iter().filter(|flag| value[**flag] == true);
                 *value = told.map(|flag| ((*flag).to_owned(), json!(true))).collect();
             }
         }
         let instructions = instructions.map(|text| clip(text, MAX_INSTRUCTIONS).to_owned());
         let tasks = parse_task_form(&capabilities);
         let words = instructions.iter().map(|text| {
-            let raw = json!({ INSTRUCTIONS: text }).to_string();
+            let raw = json!({ INSTRUCTIONS_KEY: text }).to_string();
             ServerWords::new(DefinitionKind::Instructions, raw.into())
         });
         let words = words.collect();
@@ -250,7 +250,7 @@ fn add_capability(union: &mut Map<String, Value>, key: &str, value: &Value) {
 
 /// The capabilities for lists.
 const LIST_CAPABILITIES: [&str; 3] = ["tools", "prompts", "resources"];
-const INSTRUCTIONS: &str = "instructions";
+const INSTRUCTIONS_KEY: &str = "instructions";
 /// The most bytes of capabilities kept.
 const MAX_BYTES: usize = 64 * 1024;
 /// The most characters of a server's instructions.
@@ -259,8 +259,8 @@ const MAX_INSTRUCTIONS: usize = 64 * 1024;
 const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
 /// The setting of the extension for skills.
 const DIRECTORY_READ: &str = "directoryRead";
-const KNOWN: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
-const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
+const KNOWN_CAPABILITIES: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
+const LIST_FLAGS: [&str; 2] = ["listChanged", "subscribe"];
 
 #[cfg(test)]
 mod tests {

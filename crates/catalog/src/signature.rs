@@ -63,7 +63,7 @@ pub(super) fn read_object(raw: &[u8]) -> Map<String, Value> {
 
 /// The parameters of a schema, as many as there is room for.
 fn write_parameters(schema: &Map<String, Value>) -> String {
-    let (members, is_cut) = read_members(schema, MEMBERS);
+    let (members, is_cut) = read_members(schema, SIGNATURE_MEMBERS);
     let types = TypeWriter(SchemaReader { root: schema, max_depth: MAX_DEPTH });
     let mut out = String::new();
     let mut is_cut = is_cut || has_hidden_parameters(schema);
@@ -257,7 +257,7 @@ const MAX_PARAMETERS: usize = 170;
 /// The most characters of a description.
 const MAX_DESCRIPTION: usize = 120;
 /// The properties of a schema that are read.
-const MEMBERS: MemberBounds = MemberBounds { shown: 256, searched: 256 };
+const SIGNATURE_MEMBERS: MemberBounds = MemberBounds { shown: 256, searched: 256 };
 /// The deepest schema that is read.
 const MAX_DEPTH: usize = 6;
 /// The most kinds of a union.

@@ -151,7 +151,7 @@ fn check_naming(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
 
 /// Events have one receiver, with its own settings only; requests to a webhook are signed.
 fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    const OWNED: [(&str, &str); 2] = [("url", "secret"), ("command", "args")];
+    const OWNED_SETTINGS: [(&str, &str); 2] = [("url", "secret"), ("command", "args")];
     let Some(events) = root.find_node("events").and_then(|node| node.as_table()) else { return };
     let receivers = ["url", "command", "file"].map(|key| events.find_node(key));
     match receivers.iter().flatten().collect::<Vec<_>>()[..] {
@@ -160,7 +160,7 @@ fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         [_] => {}
         [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyReceivers),
     }
-    for (owner, key) in OWNED {
+    for (owner, key) in OWNED_SETTINGS {
         if let (None, Some(node)) = (events.find_node(owner), events.find_node(key)) {
             node.report_fault_at_key(reader, SettingFault::OtherReceiver { owner });
         }

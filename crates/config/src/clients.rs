@@ -241,17 +241,17 @@ impl fmt::Display for CertificateName {
 /// `key`, `keys` or both.
 impl SectionPart for Vec<ClientKey> {
     fn part_rows() -> Vec<SettingRow> {
-        const KEY: &[&str] = &[
+        const KEY_DOC: &[&str] = &[
             "The SHA-256 of the client's key in hexadecimal; `trunkline key` creates both. Only the",
             "client has the key itself.",
         ];
-        const KEYS: &[&str] = &[
+        const KEYS_DOC: &[&str] = &[
             "Several hashes, all valid at the same time, so that keys can be rotated. A key that ends by",
             "itself is a table: `{ hash = \"sha256:…\", expires = 2027-01-31 }`.",
         ];
         vec![
-            SettingRow::for_setting::<Option<KeyHash>>("key", KEY, None),
-            SettingRow::for_setting::<Vec<ClientKeySetting>>("keys", KEYS, Some("[]")),
+            SettingRow::for_setting::<Option<KeyHash>>("key", KEY_DOC, None),
+            SettingRow::for_setting::<Vec<ClientKeySetting>>("keys", KEYS_DOC, Some("[]")),
         ]
     }
 

@@ -36,7 +36,7 @@ pub enum CommandFault {
         last_line: String,
     },
     /// It takes too long.
-    #[error("did not end within {}s", PATIENCE.as_secs())]
+    #[error("did not end within {}s", PROGRAM_TIMEOUT.as_secs())]
     Timeout,
     /// It writes too much.
     #[error("expected at most {MAX_OUTPUT} bytes, found more")]
@@ -47,7 +47,7 @@ pub enum CommandFault {
 }
 
 /// The known outputs, by command line.
-static OUTPUTS: LazyLock<Mutex<BTreeMap<String, Secret>>> = LazyLock::new(Mutex::default);
+static COMMAND_OUTPUTS: LazyLock<Mutex<BTreeMap<String, Secret>>> = LazyLock::new(Mutex::default);
 
 /// The output of a command line, without the line ends at its end. The words of the line are
 /// separated by spaces; no shell reads it. Blocks until the program ends.
@@ -55,11 +55,11 @@ static OUTPUTS: LazyLock<Mutex<BTreeMap<String, Secret>>> = LazyLock::new(Mutex:
 /// # Errors
 /// [`CommandFault`].
 pub(super) fn output_of(line: &str) -> Result<String, CommandFault> {
-    if let Some(known) = OUTPUTS.lock().get(line) {
+    if let Some(known) = COMMAND_OUTPUTS.lock().get(line) {
         return Ok(known.expose().to_owned());
     }
     let output = run(line)?;
-    OUTPUTS.lock().insert(line.to_owned(), Secret::new(output.clone()));
+    COMMAND_OUTPUTS.lock().insert(line.to_owned(), Secret::new(output.clone()));
     Ok(output)
 }
 
@@ -71,7 +71,7 @@ pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
         match run(line) {
             Ok(output) => {
                 let output = Secret::new(output);
-                let before = OUTPUTS.lock().insert(line.clone(), output.clone());
+                let before = COMMAND_OUTPUTS.lock().insert(line.clone(), output.clone());
                 has_changed |= before != Some(output);
             }
             Err(fault) => {
@@ -108,7 +108,7 @@ fn run(line: &str) -> Result<String, CommandFault> {
             let _ = told.send((at, read.map(|_| bytes)));
         });
     }
-    let until = clock::real_now() + PATIENCE;
+    let until = clock::real_now() + PROGRAM_TIMEOUT;
     let mut streams = [Vec::new(), Vec::new()];
     for _ in 0..streams.len() {
         let (at, read) =
@@ -132,7 +132,7 @@ fn run(line: &str) -> Result<String, CommandFault> {
         match child.try_wait()? {
             Some(status) => break status,
             None if clock::real_now() > until => return Err(give_up(&mut child)),
-            None => thread::sleep(PAUSE),
+            None => thread::sleep(EXIT_POLL_INTERVAL),
         }
     };
     if !status.success() {
@@ -162,9 +162,9 @@ fn last_line(errors: &[u8]) -> String {
 }
 
 /// Time limit for a program: less than reading a configuration may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(8);
 /// Interval of checks that it has ended, once it has closed its output.
-const PAUSE: Duration = Duration::from_millis(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest output, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// The longest line in an error, in bytes.
@@ -211,6 +211,6 @@ mod tests {
     fn a_program_that_does_not_end_is_given_up() {
         let began = clock::real_now();
         assert!(matches!(run("sleep 60").unwrap_err(), CommandFault::Timeout));
-        assert!(began.elapsed() < PATIENCE * 2);
+        assert!(began.elapsed() < PROGRAM_TIMEOUT * 2);
     }
 }

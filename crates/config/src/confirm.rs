@@ -34,25 +34,25 @@ impl Setting for ConfirmChoice {
             return Some(if *value { Self::Always } else { Self::Never });
         }
         match node.expect_plain_string::<Self>(reader)? {
-            DESTRUCTIVE => Some(Self::Destructive),
+            DESTRUCTIVE_WORD => Some(Self::Destructive),
             other => {
-                node.refuse_choice(other, &[DESTRUCTIVE], reader);
+                node.refuse_choice(other, &[DESTRUCTIVE_WORD], reader);
                 None
             }
         }
     }
 
     fn json_schema() -> Json {
-        json!({ "enum": [true, false, DESTRUCTIVE] })
+        json!({ "enum": [true, false, DESTRUCTIVE_WORD] })
     }
 
     fn allowed_words() -> &'static [(&'static str, &'static str)] {
         &[(
-            DESTRUCTIVE,
+            DESTRUCTIVE_WORD,
             " before calls of all tools except those annotated with `readOnlyHint = true` or \
              `destructiveHint = false`, if the server is `trusted`",
         )]
     }
 }
 
-const DESTRUCTIVE: &str = "destructive";
+const DESTRUCTIVE_WORD: &str = "destructive";

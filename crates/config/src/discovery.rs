@@ -126,11 +126,11 @@ impl Setting for ToolAppetite {
     type Value = Self;
 
     fn kind_word() -> String {
-        format!("`\"{ALL}\"`, `\"{SEARCH}\"` or {}", MostTools::kind_word())
+        format!("`\"{ALL_WORD}\"`, `\"{SEARCH_WORD}\"` or {}", MostTools::kind_word())
     }
 
     fn example_value() -> String {
-        format!("\"{ALL}\", \"{SEARCH}\" or a number of tools such as 40")
+        format!("\"{ALL_WORD}\", \"{SEARCH_WORD}\" or a number of tools such as 40")
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
@@ -138,17 +138,17 @@ impl Setting for ToolAppetite {
             return MostTools::read_value(node, reader).map(Self::AtMost);
         }
         match node.expect_plain_string::<Self>(reader)? {
-            ALL => Some(Self::All),
-            SEARCH => Some(Self::Search),
+            ALL_WORD => Some(Self::All),
+            SEARCH_WORD => Some(Self::Search),
             other => {
-                node.refuse_choice(other, &[ALL, SEARCH], reader);
+                node.refuse_choice(other, &[ALL_WORD, SEARCH_WORD], reader);
                 None
             }
         }
     }
 
     fn json_schema() -> Json {
-        json!({ "anyOf": [{ "enum": [ALL, SEARCH] }, MostTools::json_schema()] })
+        json!({ "anyOf": [{ "enum": [ALL_WORD, SEARCH_WORD] }, MostTools::json_schema()] })
     }
 }
 
@@ -195,8 +195,8 @@ pub(super) fn check_discovery(
 }
 
 type MostTools = CountSetting<1, 100_000>;
-const ALL: &str = "all";
-const SEARCH: &str = "search";
+const ALL_WORD: &str = "all";
+const SEARCH_WORD: &str = "search";
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ pub fn json_schema() -> Json {
 
 /// The page `docs/configuration.md`.
 pub fn reference() -> String {
-    let mut page = String::from(INTRODUCTION);
+    let mut page = String::from(PAGE_INTRODUCTION);
     for row in Config::setting_rows() {
         if let Some(outline) = (row.outline)() {
             write_table(row.key, &outline, &mut page);
@@ -62,7 +62,7 @@ fn table_line(row: &SettingRow) -> String {
     format!("| `{}` | {} | {default} | {meaning} |\n", row.key, (row.word)())
 }
 
-const INTRODUCTION: &str = "\
+const PAGE_INTRODUCTION: &str = "\
 <!-- Written by `UPDATE_DOCS=1 cargo test -p trunkline-config`. Do not edit. -->
 
 # Configuration

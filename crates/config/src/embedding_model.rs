@@ -89,7 +89,7 @@ impl EmbeddingModel {
         let tokenizer = read("tokenizer.json", MOST_TOKENIZER)?;
         let tensors = read("model.safetensors", MOST_TENSORS)?;
         let digest = sha256(&[sha256(&config), sha256(&tokenizer), sha256(&tensors)].concat());
-        let mut newest = NEWEST.lock();
+        let mut newest = NEWEST_MODEL.lock();
         if let Some(known) = newest.upgrade().filter(|known| known.digest == digest) {
             return Ok(known);
         }
@@ -118,7 +118,7 @@ impl EmbeddingModel {
 /// vector.
 fn check_vocabulary(tokenizer: &[u8], tensors: &[u8]) -> Result<(), EmbeddingModelFault> {
     let tensors = SafeTensors::deserialize(tensors)?;
-    let embeddings = EMBEDDINGS.iter().find_map(|name| tensors.tensor(name).ok());
+    let embeddings = MATRIX_NAMES.iter().find_map(|name| tensors.tensor(name).ok());
     let embeddings = embeddings.ok_or(EmbeddingModelFault::NoEmbeddings)?;
     let &[rows, dimensions] = embeddings.shape() else {
         return Err(EmbeddingModelFault::NoEmbeddings);
@@ -200,10 +200,10 @@ impl fmt::Debug for EmbeddingModel {
 }
 
 /// The model that was read last, for a reload that names the same files.
-static NEWEST: LazyLock<Mutex<Weak<EmbeddingModel>>> = LazyLock::new(Mutex::default);
+static NEWEST_MODEL: LazyLock<Mutex<Weak<EmbeddingModel>>> = LazyLock::new(Mutex::default);
 
 /// The names that a matrix of embeddings may have.
-const EMBEDDINGS: [&str; 3] = ["embeddings", "0", "embedding.weight"];
+const MATRIX_NAMES: [&str; 3] = ["embeddings", "0", "embedding.weight"];
 const MOST_CONFIG: usize = 1 << 20;
 const MOST_TOKENIZER: usize = 64 << 20;
 const MOST_TENSORS: usize = 1 << 30;

@@ -223,9 +223,9 @@ fn hide_quoted_text(line: &str, own: Range<usize>) -> String {
 
 /// The part of a line around the fault, so that a message stays readable.
 fn excerpt_around(line: &str, from: usize, to: usize) -> SourceExcerpt {
-    const AROUND: usize = 100;
-    let start = line.floor_char_boundary(from.saturating_sub(AROUND));
-    let end = line.ceil_char_boundary(to.min(from + AROUND) + AROUND);
+    const SHOWN_AROUND: usize = 100;
+    let start = line.floor_char_boundary(from.saturating_sub(SHOWN_AROUND));
+    let end = line.ceil_char_boundary(to.min(from + SHOWN_AROUND) + SHOWN_AROUND);
     let from = line.floor_char_boundary(from);
     let to = line.ceil_char_boundary(to).clamp(from, end.max(from));
     let line = line.get(start..end).unwrap_or("").to_owned();

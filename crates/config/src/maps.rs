@@ -217,9 +217,9 @@ impl SectionPart for ServerName {
 /// Every table within `tools` configures one tool.
 impl SectionPart for Vec<(NativeName, ToolOverride)> {
     fn part_rows() -> Vec<SettingRow> {
-        const DOC: &[&str] =
+        const PRESENTATION_DOC: &[&str] =
             &["Presentation of one tool to clients; `TOOL` is the server's own name for it."];
-        vec![SettingRow::for_setting::<ToolOverride>("TOOL", DOC, None).for_any_key()]
+        vec![SettingRow::for_setting::<ToolOverride>("TOOL", PRESENTATION_DOC, None).for_any_key()]
     }
 
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {

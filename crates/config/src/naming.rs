@@ -37,21 +37,21 @@ pub struct NameFormat(String);
 impl Default for NameFormat {
     /// `SERVER__TOOL`.
     fn default() -> Self {
-        Self(format!("{SERVER}__{TOOL}"))
+        Self(format!("{SERVER_PLACEHOLDER}__{TOOL_PLACEHOLDER}"))
     }
 }
 
 impl NameFormat {
     /// The name of a server's tool.
     pub fn render(&self, server: &str, tool: &str) -> String {
-        let (before, rest) = self.0.split_once(SERVER).unwrap_or(("", &self.0));
-        let [before, rest] = [before, rest].map(|part| part.replacen(TOOL, tool, 1));
+        let (before, rest) = self.0.split_once(SERVER_PLACEHOLDER).unwrap_or(("", &self.0));
+        let [before, rest] = [before, rest].map(|part| part.replacen(TOOL_PLACEHOLDER, tool, 1));
         format!("{before}{server}{rest}")
     }
 
     /// Returns true if all names of a server begin with the same text.
     pub fn ends_with_tool(&self) -> bool {
-        self.0.ends_with(TOOL)
+        self.0.ends_with(TOOL_PLACEHOLDER)
     }
 }
 
@@ -62,10 +62,10 @@ impl TextSetting for NameFormat {
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let once = |part: &str| text.matches(part).count() == 1;
-        let literal = text.replacen(SERVER, "", 1).replacen(TOOL, "", 1);
+        let literal = text.replacen(SERVER_PLACEHOLDER, "", 1).replacen(TOOL_PLACEHOLDER, "", 1);
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let valid = once(SERVER)
-            && once(TOOL)
+        let valid = once(SERVER_PLACEHOLDER)
+            && once(TOOL_PLACEHOLDER)
             && literal.len() <= MAX_LITERAL
             && literal.chars().all(plain);
         if valid { Ok(Some(Self(text.to_owned()))) } else { Err(SettingFault::NameFormat) }
@@ -78,7 +78,7 @@ impl TextSetting for NameFormat {
     }
 }
 
-const SERVER: &str = "{server}";
-const TOOL: &str = "{tool}";
+const SERVER_PLACEHOLDER: &str = "{server}";
+const TOOL_PLACEHOLDER: &str = "{tool}";
 /// The most characters besides the two names: a longer form leaves no room for them within 64.
 const MAX_LITERAL: usize = 16;

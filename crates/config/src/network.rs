@@ -190,7 +190,7 @@ impl HeaderSetting {
             let reason = "headers that begin with Mcp- are reserved for the protocol";
             return Err(SettingFault::HeaderReserved { reason });
         }
-        match RESERVED.iter().find(|(_, names)| names.contains(&lower)) {
+        match RESERVED_HEADERS.iter().find(|(_, names)| names.contains(&lower)) {
             Some((reason, _)) => Err(SettingFault::HeaderReserved { reason }),
             None => Ok(name),
         }
@@ -208,7 +208,7 @@ impl TextSetting for HeaderSetting {
 }
 
 /// Headers that must not be fixed or forwarded, and the reason.
-const RESERVED: [(&str, &[&str]); 4] = [
+const RESERVED_HEADERS: [(&str, &[&str]); 4] = [
     // RFC 9110, section 7.6.1, and headers that older software treats likewise.
     (
         "it belongs to one connection, not to the message",

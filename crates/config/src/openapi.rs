@@ -221,12 +221,13 @@ impl HttpVerb {
 
 impl SectionPart for DocumentSource {
     fn part_rows() -> Vec<SettingRow> {
-        const DOCUMENT: &[&str] = &["The OpenAPI document of a plain HTTP API: a URL or the path \
+        const DOCUMENT_DOC: &[&str] =
+            &["The OpenAPI document of a plain HTTP API: a URL or the path \
                                      of a file, in JSON or YAML. Its operations become tools."];
-        const KIND: &[&str] = &["Protocol of the server at `url`."];
+        const KIND_DOC: &[&str] = &["Protocol of the server at `url`."];
         vec![
-            SettingRow::for_setting::<DocumentSetting>("openapi", DOCUMENT, None),
-            SettingRow::for_setting::<ServerProtocol>("kind", KIND, Some("\"mcp\"")),
+            SettingRow::for_setting::<DocumentSetting>("openapi", DOCUMENT_DOC, None),
+            SettingRow::for_setting::<ServerProtocol>("kind", KIND_DOC, Some("\"mcp\"")),
         ]
     }
 

@@ -25,7 +25,7 @@ impl Rate {
     /// Parses `COUNT/UNIT`.
     fn from_text(text: &str) -> Option<Self> {
         let (count, unit) = text.split_once('/')?;
-        let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        let (_, seconds) = RATE_UNITS.iter().find(|(name, _)| *name == unit)?;
         let digits = count.bytes().all(|byte| byte.is_ascii_digit());
         let count: u32 = count.parse().ok().filter(|count| digits && *count <= Self::MAX)?;
         Some(Self { count: NonZeroU32::new(count)?, per: Duration::from_secs(*seconds) })
@@ -34,7 +34,7 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, seconds)| *seconds == self.per.as_secs()) {
+        match RATE_UNITS.iter().find(|(_, seconds)| *seconds == self.per.as_secs()) {
             Some((unit, _)) => write!(f, "{}/{unit}", self.count),
             None => write!(f, "{}/{:?}", self.count, self.per),
         }
@@ -57,4 +57,4 @@ impl TextSetting for Rate {
     }
 }
 
-const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
+const RATE_UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];

@@ -138,8 +138,9 @@ impl TextSetting for AmountSetting {
     const RULE: &'static str = "a whole number with KiB, MiB or GiB";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<u64>, SettingFault> {
-        const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-        match parse_scaled(text, &UNITS) {
+        const MEMORY_UNITS: [(&str, u64); 3] =
+            [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        match parse_scaled(text, &MEMORY_UNITS) {
             None => Ok(None),
             Some(bytes) if (1..=1 << 40).contains(&bytes) => Ok(Some(bytes)),
             Some(_) => Err(SettingFault::Range { min: "1KiB".into(), max: "1024GiB".into() }),

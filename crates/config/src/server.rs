@@ -337,7 +337,7 @@ impl SectionPart for ServerKind {
 
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let targets: Vec<_> =
-            TARGETS.into_iter().filter_map(|key| Some((key, table.find_node(key)?))).collect();
+            TARGET_KEYS.into_iter().filter_map(|key| Some((key, table.find_node(key)?))).collect();
         match targets.as_slice() {
             [] => {
                 reader.report_fault(table.name_span.clone(), &table.key, SettingFault::NoTarget);
@@ -398,7 +398,7 @@ fn refuse_keys_of_others(
     let mut own = keys_of(owner);
     // The two keys that name a server's location and protocol.
     own.extend((owner != "command").then_some(["kind", "url"]).into_iter().flatten());
-    for other in TARGETS.into_iter().filter(|other| *other != owner) {
+    for other in TARGET_KEYS.into_iter().filter(|other| *other != owner) {
         for key in keys_of(other) {
             if own.contains(&key) {
                 continue;
@@ -412,7 +412,7 @@ fn refuse_keys_of_others(
 }
 
 /// The keys that select the way to reach a server: exactly one of them.
-const TARGETS: [&str; 3] = ["command", "url", "openapi"];
+const TARGET_KEYS: [&str; 3] = ["command", "url", "openapi"];
 
 impl ServerConfig {
     /// The sharing of its child process or session between clients.
@@ -444,17 +444,17 @@ impl ServerConfig {
     /// The number of instances it may have besides the first.
     pub fn max_instances(&self) -> usize {
         self.max_instances.unwrap_or(match self.target {
-            ServerKind::Command(_) => CHILDREN,
-            ServerKind::Http(_) => SESSIONS,
+            ServerKind::Command(_) => DEFAULT_MAX_CHILDREN,
+            ServerKind::Http(_) => DEFAULT_MAX_SESSIONS,
             ServerKind::OpenApi(_) => 0,
         })
     }
 }
 
 /// The default of `max_instances` for child processes.
-const CHILDREN: usize = 32;
+const DEFAULT_MAX_CHILDREN: usize = 32;
 /// The default of `max_instances` for sessions with HTTP servers.
-const SESSIONS: usize = 10_000;
+const DEFAULT_MAX_SESSIONS: usize = 10_000;
 
 impl ToolsConfig {
     /// Returns true if clients may see and call a tool, by the server's own name for it.

@@ -89,7 +89,7 @@ impl ServerSecrets {
         let shown = self.hide_in(text);
         let begun = |secret: &Secret| {
             let ends = secret.expose().char_indices().map(|(end, _)| end);
-            let mut ends = ends.rev().take_while(|end| *end >= SHORTEST);
+            let mut ends = ends.rev().take_while(|end| *end >= MIN_SECRET_BYTES);
             ends.find(|end| secret.expose().get(..*end).is_some_and(|it| shown.ends_with(it)))
         };
         let sent = self.sent.list();
@@ -112,7 +112,7 @@ pub(super) fn hidden_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec
         parts.extend(std::iter::once(line.trim()).chain(words).map(str::to_owned));
         parts.extend(basic_credential(line).into_iter().flatten());
     }
-    parts.retain(|part| part.len() >= SHORTEST);
+    parts.retain(|part| part.len() >= MIN_SECRET_BYTES);
     let encoded: Vec<_> = parts.iter().flat_map(|part| encoded_forms(part)).collect();
     parts.extend(encoded);
     // Longest first, so that no remainder of a longer one is left.
@@ -232,7 +232,7 @@ fn is_credential(setting: &str) -> bool {
 }
 
 /// The fewest bytes of a secret. Shorter values, such as a port or `yes`, are part of any text.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 /// The fewest bytes of a word that is a secret by itself; `Bearer` is none.
 const SHORTEST_WORD: usize = 8;
 /// The characters that strict writers of URLs encode (RFC 3986, 2.3).

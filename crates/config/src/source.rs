@@ -85,8 +85,8 @@ impl Environment for SystemEnvironment {
     fn executable(&self) -> Option<PathBuf> {
         // Computed once: after an in-place upgrade the system would name a deleted file, and every
         // server that runs this program would look changed.
-        static EXECUTABLE: OnceLock<Option<PathBuf>> = OnceLock::new();
-        EXECUTABLE.get_or_init(|| std::env::current_exe().ok()).clone()
+        static EXECUTABLE_PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+        EXECUTABLE_PATH.get_or_init(|| std::env::current_exe().ok()).clone()
     }
 }
 

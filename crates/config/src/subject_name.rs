@@ -25,7 +25,7 @@ impl SubjectName {
                 });
                 let _ = write!(text, "{}=", kind.to_ascii_uppercase());
                 for character in value.chars() {
-                    if SPECIAL.contains(&character) {
+                    if ESCAPED_CHARACTERS.contains(&character) {
                         text.push('\\');
                     }
                     text.push(character);
@@ -87,7 +87,7 @@ fn read_value(characters: &mut impl Iterator<Item = char>) -> Option<(String, Op
 fn read_escaped(characters: &mut impl Iterator<Item = char>) -> Option<Vec<u8>> {
     let first = characters.next()?;
     let Some(high) = first.to_digit(16) else {
-        let is_special = SPECIAL.contains(&first) || first == ' ';
+        let is_special = ESCAPED_CHARACTERS.contains(&first) || first == ' ';
         return is_special.then(|| first.encode_utf8(&mut [0; 4]).as_bytes().to_vec());
     };
     let low = characters.next()?.to_digit(16)?;
@@ -95,7 +95,7 @@ fn read_escaped(characters: &mut impl Iterator<Item = char>) -> Option<Vec<u8>> 
 }
 
 /// The characters that are written with a backslash before them.
-const SPECIAL: [char; 9] = ['\\', ',', '+', '"', ';', '<', '>', '=', '#'];
+const ESCAPED_CHARACTERS: [char; 9] = ['\\', ',', '+', '"', ';', '<', '>', '=', '#'];
 
 #[cfg(test)]
 mod tests {

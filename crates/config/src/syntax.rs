@@ -66,8 +66,9 @@ fn only_comments(text: &str, from: usize, to: usize) -> bool {
 /// Returns true if the parser may have misread the following text. Its faults are only
 /// distinguished by their messages; an unknown message costs one redundant fault.
 fn loses_place(error: &Error) -> bool {
-    const LOST: [&str; 5] = ["unclosed", "missing", "unexpected", "unquoted", "invalid multi-line"];
-    LOST.iter().any(|lost| error.message().starts_with(lost))
+    const SYNTAX_WORDS: [&str; 5] =
+        ["unclosed", "missing", "unexpected", "unquoted", "invalid multi-line"];
+    SYNTAX_WORDS.iter().any(|lost| error.message().starts_with(lost))
 }
 
 fn error_start(error: &Error) -> usize {

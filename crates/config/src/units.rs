@@ -17,12 +17,12 @@ impl TextSetting for Duration {
     const RULE: &'static str = "a whole number with ms, s, m, h or d";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
-        const UNITS: [(&str, u64); 5] =
+        const DURATION_UNITS: [(&str, u64); 5] =
             [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-        let Some(millis) = parse_scaled(text, &UNITS) else { return Ok(None) };
+        let Some(millis) = parse_scaled(text, &DURATION_UNITS) else { return Ok(None) };
         let duration = Self::from_millis(millis);
         // An instant plus the duration must not overflow, on any system.
-        if duration > LONGEST { Err(range_problem("0s", "366d")) } else { Ok(Some(duration)) }
+        if duration > MAX_DURATION { Err(range_problem("0s", "366d")) } else { Ok(Some(duration)) }
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -63,11 +63,11 @@ impl TextSetting for SizeSetting {
     const RULE: &'static str = "a whole number with B, KiB, MiB or GiB";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
-        const UNITS: [(&str, u64); 4] =
+        const SIZE_UNITS: [(&str, u64); 4] =
             [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
-        let Some(bytes) = parse_scaled(text, &UNITS) else { return Ok(None) };
+        let Some(bytes) = parse_scaled(text, &SIZE_UNITS) else { return Ok(None) };
         match usize::try_from(bytes) {
-            Ok(bytes @ 1..=LARGEST) => Ok(Some(bytes)),
+            Ok(bytes @ 1..=MAX_SIZE) => Ok(Some(bytes)),
             _ => Err(range_problem("1B", "2GiB")),
         }
     }
@@ -111,5 +111,5 @@ fn range_problem(min: &str, max: &str) -> SettingFault {
     SettingFault::Range { min: min.into(), max: max.into() }
 }
 
-const LONGEST: Duration = Duration::from_hours(366 * 24);
-const LARGEST: usize = 2 << 30;
+const MAX_DURATION: Duration = Duration::from_hours(366 * 24);
+const MAX_SIZE: usize = 2 << 30;

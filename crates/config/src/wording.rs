@@ -71,8 +71,8 @@ pub(super) fn quote_segment(segment: &str) -> String {
 
 /// A text truncated for a message.
 pub(super) fn shorten_text(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_SHOWN_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),
         None => text.to_owned(),
     }

@@ -24,7 +24,8 @@ impl<T: Toolbox> Legacy<T> {
             return Err(RpcError::new(INVALID_PARAMS, "`protocolVersion` is missing"));
         };
         // An unknown version is answered with the latest known one.
-        let version = VERSIONS.into_iter().find(|known| *known == asked).unwrap_or(LATEST);
+        let version =
+            LEGACY_VERSIONS.into_iter().find(|known| *known == asked).unwrap_or(LATEST_VERSION);
         self.version.set(Some(version));
         Ok(json!({
             "protocolVersion": version,
@@ -70,5 +71,5 @@ impl<T: Toolbox> ExampleServer for Legacy<T> {
     }
 }
 
-const LATEST: &str = "2025-11-25";
-const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST];
+const LATEST_VERSION: &str = "2025-11-25";
+const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST_VERSION];

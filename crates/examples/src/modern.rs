@@ -41,7 +41,7 @@ impl<T: Toolbox> ExampleServer for Modern<T> {
         check_meta(params)?;
         match method {
             "server/discover" => Ok(cacheable::<T>(json!({
-                "supportedVersions": [VERSION],
+                "supportedVersions": [MODERN_VERSION],
                 "capabilities": { "tools": {} },
                 "instructions": T::INSTRUCTIONS,
             }))),
@@ -62,7 +62,7 @@ impl<T: Toolbox> ExampleServer for Modern<T> {
 fn check_meta(params: &Value) -> Result<(), RpcError> {
     let meta = |key: &str| params.get("_meta").and_then(|meta| meta.get(key));
     match meta(PROTOCOL_VERSION) {
-        Some(Value::String(version)) if version == VERSION => {}
+        Some(Value::String(version)) if version == MODERN_VERSION => {}
         version @ Some(Value::String(_)) => return Err(unsupported(version)),
         _ => return Err(lacks(PROTOCOL_VERSION)),
     }
@@ -76,10 +76,10 @@ fn check_meta(params: &Value) -> Result<(), RpcError> {
 /// 2026-07-28, Versioning, requires that this error name the versions, independent of its code.
 fn no_handshake(requested: Option<&Value>) -> RpcError {
     let error = unsupported(requested);
-    if requested.is_some_and(|version| version == VERSION) {
+    if requested.is_some_and(|version| version == MODERN_VERSION) {
         // A Modern version with a Legacy handshake: some clients open the
         // Modern era like this.
-        let message = format!("unknown method `initialize`: {VERSION} has no handshake");
+        let message = format!("unknown method `initialize`: {MODERN_VERSION} has no handshake");
         return RpcError { code: METHOD_NOT_FOUND, message, ..error };
     }
     error
@@ -92,8 +92,8 @@ fn lacks(key: &str) -> RpcError {
 fn unsupported(requested: Option<&Value>) -> RpcError {
     RpcError {
         code: UNSUPPORTED_PROTOCOL_VERSION,
-        message: format!("unsupported protocol version: this server speaks {VERSION} only"),
-        data: Some(json!({ "supported": [VERSION], "requested": requested })),
+        message: format!("unsupported protocol version: this server speaks {MODERN_VERSION} only"),
+        data: Some(json!({ "supported": [MODERN_VERSION], "requested": requested })),
     }
 }
 
@@ -117,7 +117,7 @@ fn cacheable<T: Toolbox>(result: Value) -> Value {
     merged(complete::<T>(result), json!({ "ttlMs": 3_600_000, "cacheScope": "public" }))
 }
 
-const VERSION: &str = "2026-07-28";
+const MODERN_VERSION: &str = "2026-07-28";
 const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

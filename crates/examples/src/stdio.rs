@@ -107,7 +107,7 @@ pub(super) async fn serve<S: ExampleServer + 'static>(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + 'static,
 ) -> io::Result<()> {
-    let (outbox, messages) = mpsc::channel(QUEUE);
+    let (outbox, messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let connection = Rc::new(StdioConnection {
         server,
         outbox,
@@ -309,4 +309,4 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 const MAX_LINE: usize = 1024 * 1024;
 const MAX_IN_FLIGHT: usize = 256;
 /// Maximum number of queued messages before senders wait.
-const QUEUE: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;

@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::outline::{LEVELS, Outline};
-use super::payload::MOST;
+use super::outline::{MAX_OUTLINE_LEVELS, Outline};
+use super::payload::MAX_OUTLINE_MARKS;
 use super::walk::{Walk, place};
 use super::{DepthError, JsonSyntaxError, ObjectError, Payload, unquoted};
 
@@ -207,12 +207,12 @@ pub(super) fn parse_by(
     rule: IdRule,
 ) -> Result<Frame, FrameFault> {
     let mut walk = Walk::over(source, max_depth)?;
-    let mut outline = Outline::new(MOST);
-    let mut found = [None; MEMBERS.len()];
+    let mut outline = Outline::new(MAX_OUTLINE_MARKS);
+    let mut found = [None; ENVELOPE_MEMBERS.len()];
     while let Some((key, value)) = walk.next_by(|cursor, key| {
         let levels = match key {
-            PARAMS => LEVELS,
-            RESULT => 0,
+            PARAMS_KEY => MAX_OUTLINE_LEVELS,
+            RESULT_KEY => 0,
             _ => return cursor.value(1),
         };
         if cursor.peek() != Some(b'{') {
@@ -221,7 +221,7 @@ pub(super) fn parse_by(
         // A valid message contains only one of them.
         outline.note(cursor, cursor.at(), 1, levels)
     })? {
-        place(&MEMBERS, &mut found, &key, value)?;
+        place(&ENVELOPE_MEMBERS, &mut found, &key, value)?;
     }
     let [version, id, method, params, result, error] = found;
     if version != Some(b"\"2.0\"") && version.and_then(unquoted).as_deref() != Some("2.0") {
@@ -286,10 +286,11 @@ const MAX_ID_DIGITS: usize = 39;
 pub(super) const MAX_BATCH: usize = 1000;
 /// The most bytes of a string as an id, with its quotes.
 const LONGEST_ID: usize = 512;
-const PARAMS: &[u8] = b"params";
-const RESULT: &[u8] = b"result";
+const PARAMS_KEY: &[u8] = b"params";
+const RESULT_KEY: &[u8] = b"result";
 /// The members of an envelope.
-pub(super) const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+pub(super) const ENVELOPE_MEMBERS: [&str; 6] =
+    ["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[cfg(test)]
 mod tests {

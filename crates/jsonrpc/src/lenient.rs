@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use trunkline_core::text::{BYTE_ORDER_MARK, skip_byte_order_mark};
 
-use super::frame::{FrameFault, IdRule, MAX_BATCH, MEMBERS, is_integer, parse, parse_by};
+use super::frame::{ENVELOPE_MEMBERS, FrameFault, IdRule, MAX_BATCH, is_integer, parse, parse_by};
 use super::walk::members;
 use super::{Frame, ObjectError, split_batch};
 
@@ -88,7 +88,7 @@ fn parse_one(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
 /// Returns true if the text is no message at all: no object, or an object with no member of a
 /// message.
 fn is_no_message(text: &[u8], max_depth: usize) -> bool {
-    match members(text, &MEMBERS, max_depth) {
+    match members(text, &ENVELOPE_MEMBERS, max_depth) {
         Ok([_, id, method, _, result, error]) => {
             [id, method, result, error].iter().all(Option::is_none)
         }
@@ -107,7 +107,7 @@ fn is_no_message(text: &[u8], max_depth: usize) -> bool {
 /// Parses the message again with the flaws removed; `None` if it has none of them.
 fn mend(source: &Bytes, max_depth: usize) -> Option<Result<Frame, FrameFault>> {
     let text = skip_byte_order_mark(source);
-    let found = members(text, &MEMBERS, max_depth).ok()?;
+    let found = members(text, &ENVELOPE_MEMBERS, max_depth).ok()?;
     let [version, id, method, params, result, error] = found;
     let is_answer = result.is_some() || error.is_some();
     let present = |value: Option<&'_ [u8]>| value.is_some_and(|value| value != b"null");
@@ -125,7 +125,7 @@ fn mend(source: &Bytes, max_depth: usize) -> Option<Result<Frame, FrameFault>> {
         return None;
     }
     let mut mended = BytesMut::from(&b"{"[..]);
-    for (name, value) in MEMBERS.iter().zip(kept) {
+    for (name, value) in ENVELOPE_MEMBERS.iter().zip(kept) {
         let Some(value) = value else { continue };
         let comma = if mended.len() > 1 { "," } else { "" };
         mended.extend_from_slice(format!("{comma}\"{name}\":").as_bytes());

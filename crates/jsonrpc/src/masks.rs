@@ -11,7 +11,7 @@ pub(super) fn special(bytes: &[u8; 16]) -> u32 {
 
 /// The special bytes of a block, as in [`special`].
 #[inline]
-pub(super) fn special_in_block(block: &[u8; BLOCK]) -> u64 {
+pub(super) fn special_in_block(block: &[u8; BLOCK_BYTES]) -> u64 {
     masks(block, special_of)
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Quoting {
 
 /// The quotes and backslashes of a block.
 #[inline]
-pub(super) fn quoting(block: &[u8; BLOCK]) -> Quoting {
+pub(super) fn quoting(block: &[u8; BLOCK_BYTES]) -> Quoting {
     let quotes = masks(block, |bytes| bytes.simd_eq(u8x16::splat(b'"')));
     let backslashes = masks(block, |bytes| bytes.simd_eq(u8x16::splat(b'\\')));
     Quoting { quotes, backslashes }
@@ -44,7 +44,7 @@ pub(super) fn quoting(block: &[u8; BLOCK]) -> Quoting {
 
 /// The opening and the closing brackets of a block, of both kinds.
 #[inline]
-pub(super) fn brackets(block: &[u8; BLOCK]) -> (u64, u64) {
+pub(super) fn brackets(block: &[u8; BLOCK_BYTES]) -> (u64, u64) {
     // `[` and `{` differ in this one bit only, and so do `]` and `}`.
     let of =
         |bracket| masks(block, |bytes| (bytes | u8x16::splat(0x20)).simd_eq(u8x16::splat(bracket)));
@@ -52,7 +52,7 @@ pub(super) fn brackets(block: &[u8; BLOCK]) -> (u64, u64) {
 }
 
 #[inline]
-fn masks(block: &[u8; BLOCK], found: impl Fn(u8x16) -> u8x16) -> u64 {
+fn masks(block: &[u8; BLOCK_BYTES], found: impl Fn(u8x16) -> u8x16) -> u64 {
     let (parts, _) = block.as_chunks::<16>();
     parts
         .iter()
@@ -61,7 +61,7 @@ fn masks(block: &[u8; BLOCK], found: impl Fn(u8x16) -> u8x16) -> u64 {
 }
 
 /// The number of bytes in a block: one mask covers it.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -75,8 +75,8 @@ mod tests {
     fn each_byte_is_found_in_each_place() {
         for around in [b'a', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff, b'"', 0] {
             for byte in 0..=u8::MAX {
-                for at in 0..BLOCK {
-                    let mut block = [around; BLOCK];
+                for at in 0..BLOCK_BYTES {
+                    let mut block = [around; BLOCK_BYTES];
                     block[at] = byte;
                     let Quoting { quotes, backslashes } = quoting(&block);
                     assert_eq!(quotes, bits(&block, |byte| byte == b'"'));

@@ -6,8 +6,8 @@
 //!
 //! An outline is a list of marks, one for each value in the order of the text, each with its key
 //! and the number of following marks that are inside it. It is bounded: a text with too many values
-//! has no outline and is parsed again by each reader, and values deeper than [`LEVELS`] are not
-//! recorded.
+//! has no outline and is parsed again by each reader, and values deeper than [`MAX_OUTLINE_LEVELS`]
+//! are not recorded.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -91,7 +91,8 @@ impl Outline {
     pub fn of(text: &[u8], max_depth: usize, most: u16) -> Result<Self, ObjectError> {
         let mut cursor = before_object(text, max_depth)?;
         let mut outline = Self::new(most);
-        let noted = outline.note(&mut cursor, 0, 0, LEVELS).and_then(|()| cursor.ends());
+        let noted =
+            outline.note(&mut cursor, 0, 0, MAX_OUTLINE_LEVELS).and_then(|()| cursor.ends());
         noted.map_err(|wrong| cursor.fault(wrong))?;
         Ok(outline)
     }
@@ -107,7 +108,7 @@ impl Outline {
     ) -> Result<(), WalkError> {
         self.base = base;
         self.lost = cursor.rest() > MOST_BYTES;
-        self.marks = Vec::with_capacity(if levels == 0 { FEW / 4 } else { FEW });
+        self.marks = Vec::with_capacity(if levels == 0 { USUAL_MARKS / 4 } else { USUAL_MARKS });
         self.inside(cursor, Bracket::Object, outside, levels)?;
         if self.lost {
             self.marks = Vec::new();
@@ -292,9 +293,9 @@ impl<'a> Iterator for OutlineParts<'a> {
 }
 
 /// The most levels below an object that are recorded.
-pub(super) const LEVELS: usize = 16;
+pub(super) const MAX_OUTLINE_LEVELS: usize = 16;
 /// The number of values in most objects.
-const FEW: usize = 24;
+const USUAL_MARKS: usize = 24;
 /// Longer texts have no outline: positions are 32 bits wide.
 const MOST_BYTES: usize = u32::MAX as usize;
 

@@ -31,7 +31,7 @@ impl Payload {
         if self.outline.is_some() {
             return Ok(self);
         }
-        let outline = Outline::of(&self.raw, usize::MAX, MOST)?;
+        let outline = Outline::of(&self.raw, usize::MAX, MAX_OUTLINE_MARKS)?;
         Ok(Self { raw: self.raw, outline: Some(outline) })
     }
 
@@ -152,4 +152,4 @@ impl Deref for Payload {
 
 /// The most values that are recorded for an object in a message: a call holds
 /// its outline until it is answered.
-pub(super) const MOST: u16 = 256;
+pub(super) const MAX_OUTLINE_MARKS: u16 = 256;

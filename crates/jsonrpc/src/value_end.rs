@@ -4,7 +4,7 @@
 //! bit masks of their quotes and brackets, and only a block that may end the
 //! value is read byte by byte.
 
-use super::masks::{BLOCK, Quoting, brackets, quoting};
+use super::masks::{BLOCK_BYTES, Quoting, brackets, quoting};
 
 /// The state of a value that is being followed.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl FollowedValue {
     /// Skips whole blocks while they are inside the value and cannot nest
     /// deeper than `max_depth`; returns the number of bytes skipped.
     pub(super) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
-        let (blocks, _) = bytes.as_chunks::<BLOCK>();
+        let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
         if self.depth == 0 {
             return 0;
         }
@@ -37,13 +37,13 @@ impl FollowedValue {
             if !self.pass_block(block, max_depth) {
                 break;
             }
-            passed += BLOCK;
+            passed += BLOCK_BYTES;
         }
         passed
     }
 
     #[inline]
-    fn pass_block(&mut self, block: &[u8; BLOCK], max_depth: usize) -> bool {
+    fn pass_block(&mut self, block: &[u8; BLOCK_BYTES], max_depth: usize) -> bool {
         let Quoting { quotes, backslashes } = quoting(block);
         let (escaped, last_escapes) = escaped(backslashes, self.escaped);
         let quotes = quotes & !escaped;
@@ -63,7 +63,7 @@ impl FollowedValue {
             return false;
         }
         self.depth = self.depth + opened - closed;
-        self.in_string = strings >> (BLOCK - 1) == 1;
+        self.in_string = strings >> (BLOCK_BYTES - 1) == 1;
         self.escaped = last_escapes;
         true
     }
@@ -127,8 +127,8 @@ fn escaped(backslashes: u64, first: bool) -> (u64, bool) {
         return (first, false);
     }
     let escaping = backslashes & !first;
-    let ends = ((escaping << 1 | ODD).wrapping_sub(escaping)) ^ ODD;
-    (ends ^ (backslashes | first), ends & backslashes & 1 << (BLOCK - 1) != 0)
+    let ends = ((escaping << 1 | ODD_BITS).wrapping_sub(escaping)) ^ ODD_BITS;
+    (ends ^ (backslashes | first), ends & backslashes & 1 << (BLOCK_BYTES - 1) != 0)
 }
 
 /// The bytes between quotes: including the first quote of each pair, excluding
@@ -139,7 +139,7 @@ fn inside(quotes: u64) -> u64 {
 }
 
 /// Every second bit.
-const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+const ODD_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 #[cfg(test)]
 mod tests {
@@ -154,7 +154,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_block_is_passed_as_its_bytes_are(
-            block in prop::collection::vec(prop::sample::select(b"\"\\{}[] a,\\\"".to_vec()), BLOCK),
+            block in prop::collection::vec(prop::sample::select(b"\"\\{}[] a,\\\"".to_vec()), BLOCK_BYTES),
             depth in 1_usize..20, in_string: bool, escaped: bool,
         ) {
             let begin = || FollowedValue { depth, begun: true, in_string, escaped: escaped && in_string };
@@ -167,7 +167,7 @@ mod tests {
                 }
                 deepest = deepest.max(slow.depth);
             }
-            if fast.pass(&block, 24) == BLOCK {
+            if fast.pass(&block, 24) == BLOCK_BYTES {
                 prop_assert!(is_inside && deepest < 24);
                 prop_assert_eq!(state(&fast), state(&slow));
             } else {
@@ -177,12 +177,12 @@ mod tests {
 
         #[test]
         fn a_block_of_a_string_is_passed(
-            text in prop::collection::vec(prop::sample::select(b"\\\\\\\"a".to_vec()), BLOCK), escaped: bool,
+            text in prop::collection::vec(prop::sample::select(b"\\\\\\\"a".to_vec()), BLOCK_BYTES), escaped: bool,
         ) {
             let begin = || FollowedValue { depth: 1, begun: true, in_string: true, escaped };
             let (mut fast, mut slow) = (begin(), begin());
             let in_one = text.iter().all(|byte| { slow.step(*byte); slow.in_string });
-            let passed = fast.pass(&text, 24) == BLOCK;
+            let passed = fast.pass(&text, 24) == BLOCK_BYTES;
             prop_assert!(passed || !in_one);
             prop_assert!(!passed || !in_one || state(&fast) == state(&slow));
         }
@@ -193,7 +193,7 @@ mod tests {
         let passed = |text: &str, depth| {
             let mut value = FollowedValue { depth, begun: true, ..FollowedValue::default() };
             let block = format!("{text:<64}");
-            (value.pass(block.as_bytes(), 8) == BLOCK).then_some(value.depth)
+            (value.pass(block.as_bytes(), 8) == BLOCK_BYTES).then_some(value.depth)
         };
         assert_eq!(passed(r#"{"a":[1,2]},{"b":"}]"},{}"#, 1), Some(1));
         assert_eq!(passed("]", 1), None);

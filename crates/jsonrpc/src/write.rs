@@ -83,19 +83,19 @@ fn envelope(id: Option<&Id>, method: Option<&str>, member: &[u8], raw: Raw<'_>) 
     let size = match &raw {
         Raw::Whole(raw) => raw.len(),
         Raw::Edited(splice) => splice.size(),
-    } + VERSION.len()
+    } + VERSION_MEMBER.len()
         + id.map_or(0, |[key, id]| key.len() + id.len())
-        + method.map_or(0, |method| METHOD.len() + method.len() + 2)
+        + method.map_or(0, |method| METHOD_MEMBER.len() + method.len() + 2)
         + member.len()
         + 1;
     // The exact size, except for a method with escapes: such bytes are shared without a copy.
     let mut out = Vec::with_capacity(size);
-    out.extend_from_slice(VERSION);
+    out.extend_from_slice(VERSION_MEMBER);
     for part in id.into_iter().flatten() {
         out.extend_from_slice(part);
     }
     if let Some(method) = method {
-        out.extend_from_slice(METHOD);
+        out.extend_from_slice(METHOD_MEMBER);
         put_string(&mut out, method);
     }
     out.extend_from_slice(member);
@@ -118,8 +118,8 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-const VERSION: &[u8] = b"{\"jsonrpc\":\"2.0\"";
-const METHOD: &[u8] = b",\"method\":";
+const VERSION_MEMBER: &[u8] = b"{\"jsonrpc\":\"2.0\"";
+const METHOD_MEMBER: &[u8] = b",\"method\":";
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use trunkline_core::text::clip;
 
 use super::stems::{is_question_filler, is_stop_word, stem_english};
-use super::weights::{NEUTRAL, OPPOSED, RELATED, SAME};
+use super::weights::{
+    NEUTRAL_ACTION_FACTOR, OPPOSED_ACTION_FACTOR, RELATED_ACTION_FACTOR, SAME_ACTION_FACTOR,
+};
 use super::words::split_words;
 
 /// The kind of effect that a verb names.
@@ -39,20 +41,21 @@ impl Action {
             .collect();
         let (first, last) = (texts.first(), texts.last());
         let ordered = || first.into_iter().chain(last).chain(&texts).copied();
-        let verb = ordered().find(|text| !NOUNS.contains(text) && Self::of_verb(text).is_some());
+        let verb =
+            ordered().find(|text| !NOUN_VERBS.contains(text) && Self::of_verb(text).is_some());
         verb.or_else(|| ordered().find(|text| Self::of_verb(text).is_some()))
             .and_then(Self::of_verb)
     }
 
     /// The action that a verb names, folded, in any of its forms.
     pub(super) fn of_verb(word: &str) -> Option<Self> {
-        static STEMS: LazyLock<HashMap<String, Action>> = LazyLock::new(|| {
-            let verbs = VERBS
+        static VERB_STEMS: LazyLock<HashMap<String, Action>> = LazyLock::new(|| {
+            let verbs = ACTION_VERBS
                 .iter()
                 .flat_map(|(action, verbs)| verbs.iter().map(|verb| (stem_english(verb), *action)));
             verbs.collect()
         });
-        STEMS.get(&stem_english(word)).copied()
+        VERB_STEMS.get(&stem_english(word)).copied()
     }
 
     /// The action that a query asks for, from its folded words in order. A query that begins with
@@ -61,12 +64,12 @@ impl Action {
         let mut words = words.into_iter().peekable();
         if let Some(first) = words.peek() {
             let first = *first;
-            if INTERROGATIVES.contains(&first) {
+            if QUESTION_WORDS.contains(&first) {
                 return Some(Self::Read);
             }
             if first == "how" {
                 words.next();
-                if words.peek().is_some_and(|next| QUANTITIES.contains(next)) {
+                if words.peek().is_some_and(|next| QUANTITY_WORDS.contains(next)) {
                     return Some(Self::Read);
                 }
             }
@@ -76,14 +79,14 @@ impl Action {
             return Some(action);
         }
         let content = words.iter().filter(|word| !is_stop_word(word) && !is_question_filler(word));
-        content.take(HEAD).find_map(|word| Self::of_verb(word))
+        content.take(VERB_WINDOW_WORDS).find_map(|word| Self::of_verb(word))
     }
 
     /// The action of a verb with its particle, which may be separate: `throw the old one out`.
     fn of_phrase(words: &[&str]) -> Option<Self> {
         let phrase = words.iter().enumerate().find_map(|(place, word)| {
-            let (action, _, particles) = PHRASES.iter().find(|(_, verb, _)| verb == word)?;
-            let mut near = words.iter().skip(place + 1).take(APART);
+            let (action, _, particles) = PHRASAL_VERBS.iter().find(|(_, verb, _)| verb == word)?;
+            let mut near = words.iter().skip(place + 1).take(MAX_PARTICLE_DISTANCE);
             near.any(|word| particles.contains(word)).then_some(*action)
         });
         phrase.or_else(|| words.contains(&"instead").then_some(Self::Update))
@@ -93,23 +96,25 @@ impl Action {
     /// of its score.
     pub(super) fn suitability(self, asked: Self) -> f32 {
         match (asked, self) {
-            (asked, own) if asked == own => SAME,
+            (asked, own) if asked == own => SAME_ACTION_FACTOR,
             (Self::Create, Self::Send | Self::Update)
-            | (Self::Send | Self::Update, Self::Create) => RELATED,
-            (Self::Update, Self::Send) | (Self::Send | Self::Delete, Self::Update) => NEUTRAL,
-            _ => OPPOSED,
+            | (Self::Send | Self::Update, Self::Create) => RELATED_ACTION_FACTOR,
+            (Self::Update, Self::Send) | (Self::Send | Self::Delete, Self::Update) => {
+                NEUTRAL_ACTION_FACTOR
+            }
+            _ => OPPOSED_ACTION_FACTOR,
         }
     }
 }
 
 /// A verb among this many content words at the start is the query's verb.
-const HEAD: usize = 3;
+const VERB_WINDOW_WORDS: usize = 3;
 
 /// The greatest distance of a particle from its verb, in words.
-const APART: usize = 5;
+const MAX_PARTICLE_DISTANCE: usize = 5;
 
 /// Verbs with an action that depends on the particle.
-const PHRASES: [(Action, &str, &[&str]); 14] = [
+const PHRASAL_VERBS: [(Action, &str, &[&str]); 14] = [
     (Action::Delete, "get", &["rid"]),
     (Action::Delete, "throw", &["out", "away"]),
     (Action::Delete, "take", &["off", "down", "out"]),
@@ -126,23 +131,23 @@ const PHRASES: [(Action, &str, &[&str]); 14] = [
     (Action::Create, "write", &["down"]),
 ];
 
-const INTERROGATIVES: [&str; 14] = [
+const QUESTION_WORDS: [&str; 14] = [
     "what", "which", "who", "whose", "where", "when", "why", "is", "are", "does", "do", "did",
     "has", "was",
 ];
 
 /// Words that follow "how" in a query for a figure.
-const QUANTITIES: [&str; 8] = ["many", "much", "long", "far", "big", "large", "old", "often"];
+const QUANTITY_WORDS: [&str; 8] = ["many", "much", "long", "far", "big", "large", "old", "often"];
 
 /// Verbs that are as often nouns in names of tools.
-const NOUNS: [&str; 22] = [
+const NOUN_VERBS: [&str; 22] = [
     "book", "build", "comment", "copy", "count", "draft", "email", "export", "format", "import",
     "message", "post", "query", "record", "review", "schedule", "search", "share", "start",
     "status", "store", "text",
 ];
 
 /// The verbs in names of tools, by action.
-const VERBS: [(Action, &[&str]); 5] = [
+const ACTION_VERBS: [(Action, &[&str]); 5] = [
     (
         Action::Read,
         &[
@@ -368,7 +373,7 @@ mod tests {
 
     #[test]
     fn no_verb_has_two_actions() {
-        let verbs = VERBS.iter().flat_map(|(_, verbs)| verbs.iter());
+        let verbs = ACTION_VERBS.iter().flat_map(|(_, verbs)| verbs.iter());
         let mut all: Vec<_> = verbs.map(|verb| stem_english(verb)).collect();
         all.sort_unstable();
         all.dedup_by(|one, other| one == other && one == "initi");

@@ -25,7 +25,8 @@ pub(super) struct Associations {
 impl Associations {
     /// The built-in lists.
     pub(super) fn built_in() -> &'static Self {
-        static BUILT_IN: LazyLock<Associations> = LazyLock::new(|| Associations::read(&LISTS));
+        static BUILT_IN: LazyLock<Associations> =
+            LazyLock::new(|| Associations::read(&ASSOCIATION_LISTS));
         &BUILT_IN
     }
 
@@ -68,7 +69,7 @@ impl Associations {
     }
 }
 
-const LISTS: [&str; 12] = [
+const ASSOCIATION_LISTS: [&str; 12] = [
     include_str!("associations/home.txt"),
     include_str!("associations/leisure.txt"),
     include_str!("associations/money.txt"),
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_built_in_lists_is_read() {
-        let lines = LISTS.iter().flat_map(|list| list.lines());
+        let lines = ASSOCIATION_LISTS.iter().flat_map(|list| list.lines());
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (goal, words) = line.split_once(": ").unwrap();
             assert!(!read_member(goal).terms.is_empty(), "{line}");

@@ -11,8 +11,9 @@ use super::spelling::Misspelling;
 use super::stems::{is_everyday_word, stem_english};
 use super::thesaurus::{Synonym, SynonymGroups};
 use super::weights::{
-    ACRONYM, ASSOCIATED, ASSOCIATED_SHARE, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE,
-    TRANSLATED, VERB_SHARE, WEAK,
+    ACRONYM_WEIGHT, ASSOCIATED_SHARE, ASSOCIATION_WEIGHT, EVERYDAY_SHARE, EVERYDAY_WORD_WEIGHT,
+    JOINED_WORDS_WEIGHT, QUOTED_WORD_WEIGHT, TRANSLATION_WEIGHT, VERB_SHARE, WEAK_VARIANT_WEIGHT,
+    WORD_PART_WEIGHT, WORD_SHAPE_WEIGHT,
 };
 
 /// Reads the words of a question against an index.
@@ -69,13 +70,17 @@ impl<'a> ConceptReader<'a> {
             let mut concept = Concept::default();
             for word in words.iter().filter(|word| !word.is_stop) {
                 let mut slot = self.open_slot(word);
-                self.add_variant(&mut slot.variants, &word.parts, PARTS);
+                self.add_variant(&mut slot.variants, &word.parts, WORD_PART_WEIGHT);
                 concept.weight += slot.information;
                 concept.slots.push(slot);
             }
             self.add_synonyms(&mut concept.alternatives, &key, 1.0);
             if let [first, second] = words {
-                self.add_variant(&mut concept.alternatives, &[join_words(first, second)], JOINED);
+                self.add_variant(
+                    &mut concept.alternatives,
+                    &[join_words(first, second)],
+                    JOINED_WORDS_WEIGHT,
+                );
             }
             if concept.slots.is_empty() {
                 let known = concept.alternatives.iter().flat_map(|variant| &variant.terms);
@@ -92,8 +97,8 @@ impl<'a> ConceptReader<'a> {
         let mut slot = Slot::default();
         for word in words {
             let stem = stem_english(word);
-            self.add_variant(&mut slot.variants, &[&*stem], SHAPE);
-            self.add_synonyms(&mut slot.variants, &stem, SHAPE);
+            self.add_variant(&mut slot.variants, &[&*stem], WORD_SHAPE_WEIGHT);
+            self.add_synonyms(&mut slot.variants, &stem, WORD_SHAPE_WEIGHT);
         }
         (!slot.variants.is_empty()).then(|| Concept { slots: vec![slot], ..Concept::default() })
     }
@@ -110,10 +115,10 @@ impl<'a> ConceptReader<'a> {
         let run = rest.get(..run)?;
         let (count, term, discount) = (3..=run.len())
             .rev()
-            .find_map(|count| Some((count, self.find_acronym(run.get(..count)?)?, ACRONYM)))
+            .find_map(|count| Some((count, self.find_acronym(run.get(..count)?)?, ACRONYM_WEIGHT)))
             .or_else(|| {
                 let [first, second, ..] = run else { return None };
-                Some((2, self.find_term(&join_words(first, second))?, JOINED))
+                Some((2, self.find_term(&join_words(first, second))?, JOINED_WORDS_WEIGHT))
             })?;
         let words = run.get(..count)?;
         if words.iter().any(|word| seen.contains(&&*word.stem)) {
@@ -141,7 +146,7 @@ impl<'a> ConceptReader<'a> {
 
     fn read_word(&mut self, word: &QueryWord) -> Option<Concept> {
         let mut slot = self.open_slot(word);
-        self.add_variant(&mut slot.variants, &word.parts, PARTS);
+        self.add_variant(&mut slot.variants, &word.parts, WORD_PART_WEIGHT);
         for translation in &word.translations {
             self.add_translation(&mut slot.variants, translation);
         }
@@ -156,7 +161,8 @@ impl<'a> ConceptReader<'a> {
             return None;
         }
         if !slot.is_bounded {
-            let known = slot.variants.iter().filter(|variant| variant.discount > WEAK);
+            let known =
+                slot.variants.iter().filter(|variant| variant.discount > WEAK_VARIANT_WEIGHT);
             let known = known.flat_map(|variant| &variant.terms);
             let best = known.map(|term| self.ranking.information(*term)).fold(0.0, f32::max);
             slot.information = if best > 0.0 { best } else { self.ranking.most_information() };
@@ -165,12 +171,12 @@ impl<'a> ConceptReader<'a> {
             || word.translations.iter().any(|one| Action::of_verb(one.english).is_some());
         let mut share = if is_verb { VERB_SHARE } else { 1.0 };
         if word.is_quoted {
-            share *= QUOTED;
-            slot.variants.iter_mut().for_each(|variant| variant.discount *= QUOTED);
+            share *= QUOTED_WORD_WEIGHT;
+            slot.variants.iter_mut().for_each(|variant| variant.discount *= QUOTED_WORD_WEIGHT);
         } else if is_everyday_word(&word.text) {
             share *= EVERYDAY_SHARE;
             if let Some(own) = slot.variants.first_mut().filter(|_| slot.is_bounded) {
-                own.discount *= EVERYDAY;
+                own.discount *= EVERYDAY_WORD_WEIGHT;
             }
         }
         Some(Concept {
@@ -230,7 +236,7 @@ impl<'a> ConceptReader<'a> {
             let rare =
                 found.filter(|all| all.iter().any(|one| self.ranking.frequency(*one) <= most));
             if let Some(terms) = rare {
-                push_variant(variants, terms, ASSOCIATED * discount);
+                push_variant(variants, terms, ASSOCIATION_WEIGHT * discount);
             }
         }
     }
@@ -242,8 +248,8 @@ impl<'a> ConceptReader<'a> {
     }
 
     fn add_translation(&self, variants: &mut Vec<Variant>, translation: &Translation) {
-        self.add_variant(variants, &translation.terms, TRANSLATED);
-        self.add_synonyms(variants, &translation.key, TRANSLATED);
+        self.add_variant(variants, &translation.terms, TRANSLATION_WEIGHT);
+        self.add_synonyms(variants, &translation.key, TRANSLATION_WEIGHT);
     }
 
     /// `pullrequest` for `pull request`.
@@ -253,7 +259,11 @@ impl<'a> ConceptReader<'a> {
         }
         for at in MIN_PIECE..text.len().saturating_sub(MIN_PIECE - 1) {
             let (first, second) = text.split_at(at);
-            self.add_variant(variants, &[stem_english(first), stem_english(second)], PARTS);
+            self.add_variant(
+                variants,
+                &[stem_english(first), stem_english(second)],
+                WORD_PART_WEIGHT,
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use trunkline_core::text::{clip, split_sentence};
 
 use super::actions::Action;
-use super::fields::{FIELDS, Field, FieldCounts, MAX_WORDS};
+use super::fields::{FIELD_COUNT, Field, FieldCounts, MAX_WORDS};
 use super::schema_text::visit_schema;
 use super::stems::{TermMaker, stem_english};
 use super::words::{fold_text, split_words, visit_words};
@@ -21,7 +21,7 @@ pub struct AnalysedElement {
     /// Each term once, with its counts.
     pub(super) terms: Box<[(Arc<str>, FieldCounts)]>,
     /// The number of words of each field.
-    pub(super) lengths: [u16; FIELDS],
+    pub(super) lengths: [u16; FIELD_COUNT],
     /// Its action, as far as its name shows.
     pub(super) action: Option<Action>,
     /// The letters and digits of its name, folded.
@@ -40,7 +40,7 @@ impl AnalysedElement {
 pub struct Analyser {
     maker: TermMaker,
     found: HashMap<Arc<str>, FieldCounts>,
-    lengths: [u16; FIELDS],
+    lengths: [u16; FIELD_COUNT],
 }
 
 /// The members of an element that are searched.
@@ -69,7 +69,7 @@ pub(super) struct ElementHints {
 
 impl Default for Analyser {
     fn default() -> Self {
-        Self { maker: TermMaker::new(), found: HashMap::default(), lengths: [0; FIELDS] }
+        Self { maker: TermMaker::new(), found: HashMap::default(), lengths: [0; FIELD_COUNT] }
     }
 }
 

@@ -20,11 +20,11 @@ pub(super) enum Field {
 }
 
 /// The number of fields.
-pub(super) const FIELDS: usize = 7;
+pub(super) const FIELD_COUNT: usize = 7;
 
 /// The most words that are kept of each field, in the order of [`Field`]. A longer text repeats
 /// itself, or tries to match every query.
-pub(super) const MAX_WORDS: [usize; FIELDS] = [32, 32, 64, 512, 256, 1024, 16];
+pub(super) const MAX_WORDS: [usize; FIELD_COUNT] = [32, 32, 64, 512, 256, 1024, 16];
 
 /// The frequency of a term in each field.
-pub(super) type FieldCounts = [u8; FIELDS];
+pub(super) type FieldCounts = [u8; FIELD_COUNT];

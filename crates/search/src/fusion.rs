@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::ranking::Ranking;
 use super::vectors::TextVector;
-use super::weights::{MEANING, MEANING_ALONE, NAMED, NEAREST};
+use super::weights::{EXACT_NAME_SCORE, MEANING_ALONE, MEANING_SHARE, NEAREST_SHARE};
 use super::{DocumentId, SearchHit, SearchIndex};
 
 /// The vectors of a query, and of the documents of an index.
@@ -45,7 +45,7 @@ impl SearchIndex {
         if range <= f32::EPSILON {
             return;
         }
-        let most = MEANING * scale_of(hits);
+        let most = MEANING_SHARE * scale_of(hits);
         let mut nearness = vec![0.0_f32; self.len()];
         for (place, similarity) in &alike {
             if let Some(near) = nearness.get_mut(*place) {
@@ -54,7 +54,7 @@ impl SearchIndex {
         }
         for (place, rank) in find_nearest(alike).into_iter().zip(1_u8..) {
             if let Some(near) = nearness.get_mut(place) {
-                *near += NEAREST / f32::from(rank);
+                *near += NEAREST_SHARE / f32::from(rank);
             }
         }
         for hit in hits.iter_mut() {
@@ -74,7 +74,7 @@ impl SearchIndex {
 /// The best score by words. The score of a requested name is no measure for other scores; without a
 /// hit by words there is no scale, and none is needed.
 fn scale_of(hits: &[SearchHit]) -> f32 {
-    let marks = hits.iter().map(|hit| hit.score).filter(|score| *score < NAMED);
+    let marks = hits.iter().map(|hit| hit.score).filter(|score| *score < EXACT_NAME_SCORE);
     let best = marks.fold(0.0, f32::max);
     if best > 0.0 { best } else { 1.0 }
 }

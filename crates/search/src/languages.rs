@@ -57,11 +57,18 @@ impl Language {
 
     /// Returns true if a word, folded, is too common in the language to distinguish texts.
     pub(super) fn is_stop_word(self, word: &str) -> bool {
-        static WORDS: LazyLock<[HashSet<&str>; 6]> = LazyLock::new(|| {
-            let lists = [GERMAN, FRENCH, SPANISH, PORTUGUESE, ITALIAN, RUSSIAN];
+        static STOP_WORDS: LazyLock<[HashSet<&str>; 6]> = LazyLock::new(|| {
+            let lists = [
+                GERMAN_STOP_WORDS,
+                FRENCH_STOP_WORDS,
+                SPANISH_STOP_WORDS,
+                PORTUGUESE_STOP_WORDS,
+                ITALIAN_STOP_WORDS,
+                RUSSIAN_STOP_WORDS,
+            ];
             lists.map(|list| list.split_ascii_whitespace().collect())
         });
-        WORDS.get(self as usize).is_some_and(|words| words.contains(word))
+        STOP_WORDS.get(self as usize).is_some_and(|words| words.contains(word))
     }
 
     /// Returns true if a word, folded, begins a question for information.
@@ -138,7 +145,7 @@ impl Dictionary {
 
     fn read() -> Self {
         let mut read = Self::default();
-        for (english, columns) in LIST.lines().filter_map(read_line) {
+        for (english, columns) in TRANSLATION_LIST.lines().filter_map(read_line) {
             let place = read.add_translation(english);
             for (column, words) in columns.enumerate() {
                 for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -263,38 +270,38 @@ fn read_line(line: &'static str) -> Option<(&'static str, impl Iterator<Item = &
     Some((english, columns.split('|')))
 }
 
-const LIST: &str = include_str!("languages.txt");
+const TRANSLATION_LIST: &str = include_str!("languages.txt");
 
 // Folded words without information about the request.
-const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
+const GERMAN_STOP_WORDS: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
     vom zu zum zur in im ins auf an am aus bei beim fur fuer nach uber ueber um bis durch ohne gegen \
     ist sind war wird werden wurde hat habe haben ich du er sie es wir ihr mir mich dir dich uns \
     mein meine meinen meinem meiner dein deine sein seine unser unsere was wer wie wo wann warum \
     welche welcher welches welchen kann konnen koennen konnte konntest muss mochte moechte will \
     soll bitte nicht kein keine auch noch nur alle diese dieser dieses diesen diesem dort hier da \
     man sich als wenn dass ob gibt gib brauche einmal mal";
-const FRENCH: &str = "le la les l un une des du de d et ou mais avec pour par sur sous dans en au aux \
+const FRENCH_STOP_WORDS: &str = "le la les l un une des du de d et ou mais avec pour par sur sous dans en au aux \
     a est sont etait sera ai as avons avez ont je tu il elle nous vous ils elles me moi te toi se \
     mon ma mes ton ta tes son sa ses notre nos votre vos leur leurs ce cet cette ces que qui quoi \
     quel quelle quels quelles comment ou quand pourquoi peux peut pouvez veux voudrais dois faut \
     fait faire ne pas plus aussi tous toutes y s n j m t c qu est-ce besoin plait";
-const SPANISH: &str = "el la los las un una unos unas y e o u pero con de del al a en por para sin \
+const SPANISH_STOP_WORDS: &str = "el la los las un una unos unas y e o u pero con de del al a en por para sin \
     sobre entre es son era fue ser estar esta estan este estos esta estas ese esa eso yo tu el ella \
     nosotros me mi mis te ti tu tus se su sus nuestro nuestra que quien cual cuales como donde \
     cuando porque puedo puede puedes quiero quisiera necesito debo hay hacer haz no mas tambien lo \
     le les favor si";
-const PORTUGUESE: &str = "o a os as um uma uns umas e ou mas com de do da dos das em no na nos nas ao \
+const PORTUGUESE_STOP_WORDS: &str = "o a os as um uma uns umas e ou mas com de do da dos das em no na nos nas ao \
     aos por pelo pela para sem sobre entre e sao era foi ser estar esta estao este esta isto esse \
     essa isso eu tu ele ela nos me mim meu minha meus minhas te seu sua seus suas nosso nossa que \
     quem qual quais como onde quando porque posso pode quero queria preciso devo ha fazer faca nao \
     mais tambem favor se";
-const ITALIAN: &str = "il lo la i gli le l un uno una e ed o ma con di del dello della dei degli delle \
+const ITALIAN_STOP_WORDS: &str = "il lo la i gli le l un uno una e ed o ma con di del dello della dei degli delle \
     da dal dalla in nel nella nei nelle su sul sulla per tra fra senza a al allo alla ai agli alle \
     e sono era essere stato questo questa questi queste quello quella io tu lui lei noi mi mio mia \
     miei mie ti tuo tua si suo sua nostro nostra che chi quale quali come dove quando perche posso \
     puo puoi voglio vorrei devo c ce fare fai non piu anche favore se ci";
 
-const RUSSIAN: &str = "и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по \
+const RUSSIAN_STOP_WORDS: &str = "и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по \
     ее мне из ли от меня еще нет о ему для при это этот эта эти есть был была были быть мой моя мои \
     мое наш наша наши какие какой какая какое кто где когда почему можно нужно надо хочу могу \
     пожалуйста мне мой моей моем нам нас их или до под над между";
@@ -356,7 +363,9 @@ mod tests {
 
     #[test]
     fn every_line_of_the_list_has_all_languages() {
-        for line in LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in
+            TRANSLATION_LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             let (english, columns) = read_line(line).unwrap();
             assert!(!english.is_empty() && english.trim() == english, "{line}");
             assert_eq!(columns.count(), Language::ALL.len() + 2, "{line}");

@@ -48,7 +48,7 @@ use concepts::ConceptReader;
 use element::name_key;
 pub use element::{AnalysedElement, Analyser};
 pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
-use fields::{FIELDS, Field, FieldCounts};
+use fields::{FIELD_COUNT, Field, FieldCounts};
 pub use fusion::QuestionMeaning;
 use languages::Dictionary;
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
@@ -56,7 +56,7 @@ use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
 pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
 pub use vectors::{MAX_DIMENSIONS, TextVector};
-use weights::{CONFIDENT_SHARE, NAMED, SHARE_WEIGHT};
+use weights::{CONFIDENT_SHARE, EXACT_NAME_SCORE, SHARE_WEIGHT};
 
 /// The position of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,9 +92,9 @@ pub struct SearchIndex {
     terms: HashMap<Arc<str>, usize>,
     vocabulary: Vec<VocabularyTerm>,
     /// The sums of all documents' lengths.
-    totals: [u64; FIELDS],
+    totals: [u64; FIELD_COUNT],
     /// The most words that a document has in each field.
-    longest: [u16; FIELDS],
+    longest: [u16; FIELD_COUNT],
     /// The number of documents of each server.
     server_sizes: Vec<usize>,
     synonyms: Arc<SynonymGroups>,
@@ -104,7 +104,7 @@ struct IndexedDocument {
     /// The position of its server among those of the index.
     server: usize,
     /// The number of words of each field.
-    lengths: [u16; FIELDS],
+    lengths: [u16; FIELD_COUNT],
     action: Option<Action>,
     /// The letters and digits of its names: its server's own, with the server's name before it or
     /// without it, and the configured one.
@@ -153,8 +153,8 @@ impl SearchIndex {
             documents: Vec::new(),
             terms: HashMap::default(),
             vocabulary: Vec::new(),
-            totals: [0; FIELDS],
-            longest: [0; FIELDS],
+            totals: [0; FIELD_COUNT],
+            longest: [0; FIELD_COUNT],
             server_sizes: Vec::new(),
             synonyms,
         };
@@ -379,7 +379,7 @@ fn judge_match(
         score *= own.suitability(asked);
     }
     if is_named {
-        score += NAMED;
+        score += EXACT_NAME_SCORE;
     }
     SearchHit { id, score, is_confident: is_named || share >= CONFIDENT_SHARE }
 }

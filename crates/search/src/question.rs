@@ -228,7 +228,7 @@ fn split_quotations(question: &str) -> Vec<(bool, &str)> {
 fn find_opening_quote(text: &str) -> Option<(usize, char)> {
     let mut before = ' ';
     for (place, mark) in text.char_indices() {
-        let opens = mark != APOSTROPHE || before.is_whitespace() || before == '(';
+        let opens = mark != APOSTROPHE_MARK || before.is_whitespace() || before == '(';
         if opens && find_closing_quote(mark).is_some() {
             return Some((place, mark));
         }
@@ -242,13 +242,13 @@ fn find_end_of_quotation(inner: &str, closing: char) -> Option<usize> {
     let mut ends = inner.match_indices(closing).map(|(place, _)| place);
     ends.find(|place| {
         let after = inner.get(place + closing.len_utf8()..).and_then(|rest| rest.chars().next());
-        closing != APOSTROPHE || after.is_none_or(|next| !next.is_alphanumeric())
+        closing != APOSTROPHE_MARK || after.is_none_or(|next| !next.is_alphanumeric())
     })
 }
 
 fn find_closing_quote(opening: char) -> Option<char> {
     Some(match opening {
-        '"' | '`' | APOSTROPHE => opening,
+        '"' | '`' | APOSTROPHE_MARK => opening,
         '‘' => '’',
         '“' | '„' => '”',
         '«' => '»',
@@ -259,7 +259,7 @@ fn find_closing_quote(opening: char) -> Option<char> {
     })
 }
 
-const APOSTROPHE: char = '\'';
+const APOSTROPHE_MARK: char = '\'';
 
 /// The most bytes of a query that count.
 pub const MAX_QUERY_BYTES: usize = 400;

@@ -5,9 +5,9 @@
 //! field, added, and saturated once. Every figure is computed from the documents that may be found,
 //! and from no others, so that a hidden document changes nothing.
 
-use super::fields::{FIELDS, FieldCounts};
+use super::fields::{FIELD_COUNT, FieldCounts};
 use super::slots::{Concept, Slot, Variant};
-use super::weights::{BACKGROUND, FIELD_WEIGHTS, SATURATION};
+use super::weights::{BACKGROUND_DOCUMENTS, FIELD_WEIGHTS, TERM_SATURATION};
 use super::{DocumentId, Posting, SearchIndex};
 
 /// The documents that may be found, and their figures for the formula.
@@ -25,7 +25,7 @@ pub(super) struct Ranking<'a> {
 
 /// By field and number of words: the weight of one occurrence.
 #[derive(Default)]
-pub(super) struct OccurrenceWeights([Vec<f32>; FIELDS]);
+pub(super) struct OccurrenceWeights([Vec<f32>; FIELD_COUNT]);
 
 /// The match of a document with a query.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,7 @@ impl<'a> Ranking<'a> {
         if count == shown.len() {
             return Self { index, shown: None, count, server_sizes: None, weights: None };
         }
-        let mut totals = [0_u64; FIELDS];
+        let mut totals = [0_u64; FIELD_COUNT];
         let mut sizes = vec![0; index.server_sizes.len()];
         for (document, _) in index.documents.iter().zip(&shown).filter(|(_, shown)| **shown) {
             add_lengths(&mut totals, &document.lengths);
@@ -83,12 +83,12 @@ impl<'a> Ranking<'a> {
 
     /// The information of a term, in nats.
     pub(super) fn information(&self, term: usize) -> f32 {
-        information_of(self.frequency(term), self.count + BACKGROUND)
+        information_of(self.frequency(term), self.count + BACKGROUND_DOCUMENTS)
     }
 
     /// The information of a term that no document has.
     pub(super) fn most_information(&self) -> f32 {
-        information_of(0, self.count + BACKGROUND)
+        information_of(0, self.count + BACKGROUND_DOCUMENTS)
     }
 
     /// The match of each document with a concept, regardless of the concept's share in the query.
@@ -181,7 +181,11 @@ impl<'a> Ranking<'a> {
 impl OccurrenceWeights {
     /// The weights for `count` documents with `totals` words in all fields together, and at most
     /// `longest` words each.
-    pub(super) fn new(totals: &[u64; FIELDS], count: usize, longest: &[u16; FIELDS]) -> Self {
+    pub(super) fn new(
+        totals: &[u64; FIELD_COUNT],
+        count: usize,
+        longest: &[u16; FIELD_COUNT],
+    ) -> Self {
         let mut all = Self::default();
         let fields = all.0.iter_mut().zip(totals).zip(longest).zip(FIELD_WEIGHTS);
         for (((weights, total), longest), (weight, normalisation)) in fields {
@@ -197,14 +201,14 @@ impl OccurrenceWeights {
 
     /// The saturated frequency of a term in a document, between 0 and 1: the counts of its fields,
     /// weighted and added.
-    pub(super) fn saturate(&self, counts: FieldCounts, lengths: &[u16; FIELDS]) -> f32 {
+    pub(super) fn saturate(&self, counts: FieldCounts, lengths: &[u16; FIELD_COUNT]) -> f32 {
         let fields = counts.into_iter().zip(lengths).zip(&self.0);
         let present = fields.filter(|((count, _), _)| *count > 0);
         let weighted = present.map(|((count, length), weights)| {
             f32::from(count) * weights.get(usize::from(*length)).copied().unwrap_or_default()
         });
         let frequency: f32 = weighted.sum();
-        frequency / (SATURATION + frequency)
+        frequency / (TERM_SATURATION + frequency)
     }
 }
 
@@ -276,7 +280,7 @@ pub(super) fn information_of(frequency: usize, count: usize) -> f32 {
 }
 
 /// Adds the lengths of a document's fields.
-pub(super) fn add_lengths(totals: &mut [u64; FIELDS], lengths: &[u16; FIELDS]) {
+pub(super) fn add_lengths(totals: &mut [u64; FIELD_COUNT], lengths: &[u16; FIELD_COUNT]) {
     for (total, length) in totals.iter_mut().zip(lengths) {
         *total += u64::from(*length);
     }

@@ -42,35 +42,35 @@ fn classify_token(token: &str) -> Option<&'static [&'static str]> {
     }
     if let Some(rest) = token.strip_prefix('#') {
         let is_number = rest.bytes().all(|byte| byte.is_ascii_digit());
-        return Some(if is_number { ISSUE } else { CHANNEL });
+        return Some(if is_number { ISSUE_TERMS } else { CHANNEL_TERMS });
     }
     if token.contains("://") || token.starts_with("www.") {
-        return Some(URL);
+        return Some(URL_TERMS);
     }
     if let Some((name, domain)) = token.split_once('@') {
         let is_email = !name.is_empty() && domain.contains('.');
-        return if is_email { Some(EMAIL) } else { name.is_empty().then_some(USER) };
+        return if is_email { Some(EMAIL_TERMS) } else { name.is_empty().then_some(USER_TERMS) };
     }
     if let Some((_, ending)) = token.rsplit_once('.') {
         let ending = ending.to_ascii_lowercase();
-        if let Some((_, words)) = ENDINGS.iter().find(|(all, _)| all.contains(&&*ending)) {
+        if let Some((_, words)) = FILE_ENDINGS.iter().find(|(all, _)| all.contains(&&*ending)) {
             return Some(words);
         }
     }
     if is_issue_key(token) {
-        return Some(ISSUE);
+        return Some(ISSUE_TERMS);
     }
     if is_cell(token) {
-        return Some(CELL);
+        return Some(CELL_TERMS);
     }
     if is_flight(token) {
-        return Some(FLIGHT);
+        return Some(FLIGHT_TERMS);
     }
     if is_coordinate(token) {
-        return Some(COORDINATES);
+        return Some(COORDINATE_TERMS);
     }
     if token.starts_with('/') || token.starts_with("~/") || token.starts_with("./") {
-        return Some(PATH);
+        return Some(PATH_TERMS);
     }
     None
 }
@@ -113,38 +113,41 @@ fn is_coordinate(token: &str) -> bool {
     })
 }
 
-const ISSUE: &[&str] = &["issue", "jira"];
-const CHANNEL: &[&str] = &["channel", "slack"];
-const URL: &[&str] = &["url", "page"];
-const SITE: &[&str] = &["url", "site", "domain"];
-const EMAIL: &[&str] = &["email", "user"];
-const USER: &[&str] = &["user"];
-const FILE: &[&str] = &["file"];
-const SPREADSHEET: &[&str] = &["spreadsheet", "excel", "file"];
-const IMAGE: &[&str] = &["image", "file"];
-const DOCUMENT: &[&str] = &["document", "file"];
-const SLIDES: &[&str] = &["presentation", "powerpoint"];
-const MEDIA: &[&str] = &["video", "audio", "media"];
-const CELL: &[&str] = &["cell"];
-const FLIGHT: &[&str] = &["flight"];
-const COORDINATES: &[&str] = &["coordinates", "latitude", "location"];
-const PATH: &[&str] = &["file", "directory", "path"];
+const ISSUE_TERMS: &[&str] = &["issue", "jira"];
+const CHANNEL_TERMS: &[&str] = &["channel", "slack"];
+const URL_TERMS: &[&str] = &["url", "page"];
+const SITE_TERMS: &[&str] = &["url", "site", "domain"];
+const EMAIL_TERMS: &[&str] = &["email", "user"];
+const USER_TERMS: &[&str] = &["user"];
+const FILE_TERMS: &[&str] = &["file"];
+const SPREADSHEET_TERMS: &[&str] = &["spreadsheet", "excel", "file"];
+const IMAGE_TERMS: &[&str] = &["image", "file"];
+const DOCUMENT_TERMS: &[&str] = &["document", "file"];
+const SLIDE_TERMS: &[&str] = &["presentation", "powerpoint"];
+const MEDIA_TERMS: &[&str] = &["video", "audio", "media"];
+const CELL_TERMS: &[&str] = &["cell"];
+const FLIGHT_TERMS: &[&str] = &["flight"];
+const COORDINATE_TERMS: &[&str] = &["coordinates", "latitude", "location"];
+const PATH_TERMS: &[&str] = &["file", "directory", "path"];
 
 /// The meaning of the endings of names.
-const ENDINGS: [(&[&str], &[&str]); 7] = [
-    (&["xlsx", "xls", "csv", "ods"], SPREADSHEET),
-    (&["png", "jpg", "jpeg", "gif", "svg", "webp"], IMAGE),
-    (&["pdf", "docx", "doc", "odt"], DOCUMENT),
-    (&["pptx", "ppt", "odp"], SLIDES),
-    (&["mp3", "mp4", "wav", "mov", "avi", "mkv", "webm"], MEDIA),
-    (&["com", "org", "net", "io", "dev", "de", "fr", "es", "it", "uk", "eu", "jp", "cn"], SITE),
+const FILE_ENDINGS: [(&[&str], &[&str]); 7] = [
+    (&["xlsx", "xls", "csv", "ods"], SPREADSHEET_TERMS),
+    (&["png", "jpg", "jpeg", "gif", "svg", "webp"], IMAGE_TERMS),
+    (&["pdf", "docx", "doc", "odt"], DOCUMENT_TERMS),
+    (&["pptx", "ppt", "odp"], SLIDE_TERMS),
+    (&["mp3", "mp4", "wav", "mov", "avi", "mkv", "webm"], MEDIA_TERMS),
+    (
+        &["com", "org", "net", "io", "dev", "de", "fr", "es", "it", "uk", "eu", "jp", "cn"],
+        SITE_TERMS,
+    ),
     (
         &[
             "txt", "md", "json", "yaml", "yml", "toml", "xml", "html", "css", "js", "ts", "py",
             "rs", "go", "java", "c", "h", "cpp", "rb", "php", "sh", "sql", "log", "ini", "conf",
             "env", "lock",
         ],
-        FILE,
+        FILE_TERMS,
     ),
 ];
 

@@ -3,7 +3,7 @@
 use strsim::osa_distance;
 
 use super::stems::stem_english;
-use super::weights::{BEGINNING, MORE_EDITS, ONE_EDIT, OTHER_START};
+use super::weights::{MORE_EDITS, ONE_EDIT, OTHER_START, WORD_BEGINNING_WEIGHT};
 
 /// The letters of a word as bits. Words that have few letters in common are rejected before they
 /// are compared.
@@ -74,7 +74,7 @@ impl<'a> Misspelling<'a> {
         let begins = (letters.contains(self.stem_letters) && stem.starts_with(own))
             || (stem.len() > MIN_LENGTH && own.starts_with(stem));
         let (short, long) = (own.len().min(stem.len()), own.len().max(stem.len()));
-        (begins && short * 3 >= long).then_some(BEGINNING)
+        (begins && short * 3 >= long).then_some(WORD_BEGINNING_WEIGHT)
     }
 
     fn few_edits(&self, stem: &str, letters: LetterSet) -> Option<f32> {

@@ -87,18 +87,18 @@ fn is_kept(text: &str) -> bool {
 
 /// Returns true if a word is too common in English to distinguish texts.
 pub(super) fn is_stop_word(text: &str) -> bool {
-    COMMON.has(text, WordKind::Stop)
+    COMMON_WORDS.has(text, WordKind::Stop)
 }
 
 /// Returns true if a word is common in queries, and has no information about the request.
 pub(super) fn is_question_filler(text: &str) -> bool {
-    COMMON.has(text, WordKind::Filler)
+    COMMON_WORDS.has(text, WordKind::Filler)
 }
 
 /// Returns true for a word that is used in any context. A definition that happens to have it is
 /// rarely the intended one.
 pub(super) fn is_everyday_word(text: &str) -> bool {
-    COMMON.has(text, WordKind::Everyday)
+    COMMON_WORDS.has(text, WordKind::Everyday)
 }
 
 /// The reason for a word's low information.
@@ -136,7 +136,7 @@ impl CommonWords {
     }
 }
 
-static COMMON: LazyLock<CommonWords> =
+static COMMON_WORDS: LazyLock<CommonWords> =
     LazyLock::new(|| CommonWords::read(include_str!("thesaurus/common.txt")));
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
     fn the_list_of_common_words_is_read() {
         assert!(is_stop_word("the") && is_question_filler("please") && is_everyday_word("morning"));
         assert!(!is_stop_word("file") && !is_question_filler("the") && !is_everyday_word(""));
-        assert!(COMMON.kinds.len() > 300);
+        assert!(COMMON_WORDS.kinds.len() > 300);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use trunkline_core::text::clip;
 
 use super::spelling::LetterSet;
 use super::stems::{is_stop_word, stem_english};
-use super::weights::{CONFIGURED, GENERAL, NEAR, SPELLING};
+use super::weights::{
+    CONFIGURED_SYNONYM_WEIGHT, GENERAL_WORD_WEIGHT, NEAR_SYNONYM_WEIGHT, SPELLING_WEIGHT,
+};
 use super::words::split_words;
 
 /// Groups of synonyms.
@@ -47,7 +49,7 @@ impl SynonymGroups {
         let mut built = Self::default();
         for group in groups.into_iter().take(MAX_GROUPS) {
             let members = group.into_iter().take(MAX_MEMBERS).map(read_member);
-            built.add_group(&members.collect::<Vec<_>>(), CONFIGURED);
+            built.add_group(&members.collect::<Vec<_>>(), CONFIGURED_SYNONYM_WEIGHT);
         }
         built
     }
@@ -56,7 +58,7 @@ impl SynonymGroups {
     pub(super) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<SynonymGroups> = LazyLock::new(|| {
             let mut built = SynonymGroups::default();
-            for text in LISTS {
+            for text in SYNONYM_LISTS {
                 text.lines().for_each(|line| built.add_line(line));
             }
             built
@@ -76,12 +78,12 @@ impl SynonymGroups {
 
     /// The single words of the built-in list, by their stems.
     pub(super) fn built_in_words() -> &'static [(&'static str, LetterSet)] {
-        static WORDS: LazyLock<Vec<(&str, LetterSet)>> = LazyLock::new(|| {
+        static SYNONYM_WORDS: LazyLock<Vec<(&str, LetterSet)>> = LazyLock::new(|| {
             let keys = SynonymGroups::built_in().synonyms.keys();
             let words = keys.map(|key| &**key).filter(|key| !key.contains(' '));
             words.map(|word| (word, LetterSet::of_word(word))).collect()
         });
-        &WORDS
+        &SYNONYM_WORDS
     }
 
     /// The most words of a phrase in a group.
@@ -95,12 +97,12 @@ impl SynonymGroups {
         let (general, members) = line.split_once(':').filter(|_| mark == ">").unzip();
         let members: Vec<_> = members.unwrap_or(line).split(',').map(read_member).collect();
         match mark {
-            "=" => self.add_group(&members, SPELLING),
-            "~" => self.add_group(&members, NEAR),
+            "=" => self.add_group(&members, SPELLING_WEIGHT),
+            "~" => self.add_group(&members, NEAR_SYNONYM_WEIGHT),
             ">" => {
                 let general = read_member(general.unwrap_or_default());
                 for member in &members {
-                    self.add_synonym(member, &general, GENERAL);
+                    self.add_synonym(member, &general, GENERAL_WORD_WEIGHT);
                 }
             }
             _ => {}
@@ -150,7 +152,7 @@ const MAX_MEMBER_BYTES: usize = 64;
 /// The most words of a phrase.
 pub(super) const MAX_PHRASE: usize = 4;
 
-const LISTS: [&str; 8] = [
+const SYNONYM_LISTS: [&str; 8] = [
     include_str!("thesaurus/spellings.txt"),
     include_str!("thesaurus/verbs.txt"),
     include_str!("thesaurus/software.txt"),
@@ -175,12 +177,12 @@ mod tests {
     #[test]
     fn the_built_in_list_knows_words_phrases_and_abbreviations() {
         let groups = SynonymGroups::built_in();
-        assert_eq!(discount(groups, "repo", &["repositori"]), Some(SPELLING));
-        assert_eq!(discount(groups, "pull request", &["pr"]), Some(SPELLING));
-        assert_eq!(discount(groups, "merg request", &["pull", "request"]), Some(SPELLING));
-        assert_eq!(discount(groups, "creat", &["add"]), Some(NEAR));
-        assert_eq!(discount(groups, "look up", &["search"]), Some(NEAR));
-        assert_eq!(discount(groups, "euro", &["currenc"]), Some(GENERAL));
+        assert_eq!(discount(groups, "repo", &["repositori"]), Some(SPELLING_WEIGHT));
+        assert_eq!(discount(groups, "pull request", &["pr"]), Some(SPELLING_WEIGHT));
+        assert_eq!(discount(groups, "merg request", &["pull", "request"]), Some(SPELLING_WEIGHT));
+        assert_eq!(discount(groups, "creat", &["add"]), Some(NEAR_SYNONYM_WEIGHT));
+        assert_eq!(discount(groups, "look up", &["search"]), Some(NEAR_SYNONYM_WEIGHT));
+        assert_eq!(discount(groups, "euro", &["currenc"]), Some(GENERAL_WORD_WEIGHT));
         assert_eq!(discount(groups, "currenc", &["euro"]), None, "one way only");
         assert!(
             groups.longest_phrase() <= MAX_PHRASE && SynonymGroups::built_in_words().len() > 500
@@ -189,7 +191,8 @@ mod tests {
 
     #[test]
     fn every_line_of_the_built_in_lists_is_read() {
-        let lines = LISTS.iter().flat_map(|list| list.lines()).filter(|line| !line.is_empty());
+        let lines =
+            SYNONYM_LISTS.iter().flat_map(|list| list.lines()).filter(|line| !line.is_empty());
         let is_useless = |line: &&str| {
             let mut groups = SynonymGroups::default();
             groups.add_line(line);
@@ -207,7 +210,10 @@ mod tests {
         let groups = SynonymGroups::from_groups([many, big]);
         assert_eq!(groups.synonyms.len(), MAX_MEMBERS);
         let groups = SynonymGroups::from_groups([["wiki", "Knowledge base"]]);
-        assert_eq!(discount(&groups, "wiki", &["knowledg", "base"]), Some(CONFIGURED));
-        assert_eq!(discount(&groups, "knowledg base", &["wiki"]), Some(CONFIGURED));
+        assert_eq!(
+            discount(&groups, "wiki", &["knowledg", "base"]),
+            Some(CONFIGURED_SYNONYM_WEIGHT)
+        );
+        assert_eq!(discount(&groups, "knowledg base", &["wiki"]), Some(CONFIGURED_SYNONYM_WEIGHT));
     }
 }

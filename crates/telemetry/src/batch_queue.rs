@@ -238,12 +238,12 @@ impl<O: Default> BatchQueue<O> {
 impl<O> WaitingRecords<O> {
     /// Returns the number of bytes at which the writer stops waiting for more.
     fn enough(&self) -> usize {
-        ENOUGH.min(self.limit / 4)
+        WRITE_THRESHOLD_BYTES.min(self.limit / 4)
     }
 
     /// Returns the batch for the next record.
     fn batch_for(&mut self, bytes: usize) -> &mut RecordBatch {
-        if !self.filling.is_empty() && self.filling.bytes.len() + bytes > BATCH {
+        if !self.filling.is_empty() && self.filling.bytes.len() + bytes > BATCH_BYTES {
             let next = std::mem::take(&mut self.spare);
             self.full.push_back(std::mem::replace(&mut self.filling, next));
         }
@@ -323,12 +323,12 @@ impl RecordBatch {
     fn empty(&mut self) {
         self.entries.clear();
         self.bytes.clear();
-        self.bytes.shrink_to(BATCH);
+        self.bytes.shrink_to(BATCH_BYTES);
         self.read = 0;
     }
 }
 
 /// Maximum bytes of records in one batch; a single record may exceed it.
-const BATCH: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// Number of bytes at which the writer stops waiting for more.
-const ENOUGH: usize = BATCH / 2;
+const WRITE_THRESHOLD_BYTES: usize = BATCH_BYTES / 2;

@@ -60,4 +60,4 @@ impl Transport {
 }
 
 /// Maximum bytes of client-provided text in a log line or an attribute.
-const CLIP: usize = 128;
+const MAX_CLIENT_TEXT_BYTES: usize = 128;

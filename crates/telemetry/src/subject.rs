@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use trunkline_core::text::clip;
 
-use super::CLIP;
+use super::MAX_CLIENT_TEXT_BYTES;
 
 /// The subject of a request: at most one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,20 +24,20 @@ impl<'a> CallSubject<'a> {
     /// The tool's name; truncated when long.
     #[inline]
     pub fn tool(self) -> Option<&'a str> {
-        if let Self::Tool(name) = self { Some(clip(name, CLIP)) } else { None }
+        if let Self::Tool(name) = self { Some(clip(name, MAX_CLIENT_TEXT_BYTES)) } else { None }
     }
 
     /// The prompt's name; truncated when long.
     #[inline]
     pub fn prompt(self) -> Option<&'a str> {
-        if let Self::Prompt(name) = self { Some(clip(name, CLIP)) } else { None }
+        if let Self::Prompt(name) = self { Some(clip(name, MAX_CLIENT_TEXT_BYTES)) } else { None }
     }
 
     /// The resource's URI without parts that may be secret: credentials, query and fragment;
     /// truncated when long.
     pub fn resource_uri(self) -> Option<Cow<'a, str>> {
         let Self::Resource(uri) = self else { return None };
-        let uri = clip(uri.split(['?', '#']).next().unwrap_or_default(), CLIP);
+        let uri = clip(uri.split(['?', '#']).next().unwrap_or_default(), MAX_CLIENT_TEXT_BYTES);
         // A public URI contains the server's own: the last authority counts.
         let authority = uri.rfind("://").map_or(0, |at| at + 3);
         let (before, rest) = uri.split_at(authority);

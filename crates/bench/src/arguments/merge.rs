@@ -10,7 +10,7 @@ impl ArgumentMaker<'_> {
     pub(super) fn flat(&mut self, schema: &Map<String, Value>) -> Map<String, Value> {
         let mut flat = Map::new();
         for (key, value) in schema {
-            if !COMPOSED.contains(&key.as_str()) {
+            if !MERGED_KEYWORDS.contains(&key.as_str()) {
                 flat.insert(key.clone(), value.clone());
             }
         }
@@ -107,4 +107,4 @@ fn both(key: &str, first: Value, second: Value) -> Value {
 }
 
 /// Keywords that are merged instead of copied.
-const COMPOSED: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "not"];
+const MERGED_KEYWORDS: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "not"];

@@ -20,7 +20,7 @@ pub(super) enum GenerateError {
     #[error("inputSchema {0}")]
     Schema(SchemaError),
     /// No attempt was valid.
-    #[error("nothing that fits its inputSchema was found in {TRIES} tries")]
+    #[error("nothing that fits its inputSchema was found in {MAX_TRIES} tries")]
     Unlucky,
 }
 
@@ -47,8 +47,8 @@ impl Generator {
     /// # Errors
     /// [`GenerateError::Unlucky`].
     pub(super) fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
-        for _ in 0..TRIES {
-            let mut maker = ArgumentMaker { root: &self.schema, rng, fuel: FUEL };
+        for _ in 0..MAX_TRIES {
+            let mut maker = ArgumentMaker { root: &self.schema, rng, fuel: GENERATION_FUEL };
             let text = maker.make(&self.schema, 0).to_string();
             if self.compiled.check(Some(text.as_bytes())).is_ok() {
                 return Ok(text);
@@ -154,9 +154,9 @@ fn bounds(schema: &Map<String, Value>, step: f64) -> (f64, f64) {
     high = tighter(high, read("exclusiveMaximum").map(|high| high - step), f64::min);
     match (low, high) {
         (Some(low), Some(high)) => (low, high.max(low)),
-        (Some(low), None) => (low, low.max(0.0) + SPREAD),
-        (None, Some(high)) => (high.min(0.0) - SPREAD, high),
-        (None, None) => (0.0, SPREAD),
+        (Some(low), None) => (low, low.max(0.0) + UNBOUNDED_RANGE),
+        (None, Some(high)) => (high.min(0.0) - UNBOUNDED_RANGE, high),
+        (None, None) => (0.0, UNBOUNDED_RANGE),
     }
 }
 
@@ -188,11 +188,11 @@ fn number(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
 }
 
 /// The width of the range if a schema sets no bound.
-const SPREAD: f64 = 1000.0;
+const UNBOUNDED_RANGE: f64 = 1000.0;
 /// The largest integer that every JSON reader represents exactly.
 const MOST_WHOLE: f64 = 9_007_199_254_740_991.0;
-const TRIES: usize = 200;
-const FUEL: usize = 5000;
+const MAX_TRIES: usize = 200;
+const GENERATION_FUEL: usize = 5000;
 
 #[cfg(test)]
 mod tests;

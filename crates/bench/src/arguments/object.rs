@@ -15,7 +15,8 @@ impl ArgumentMaker<'_> {
         for (name, property) in properties {
             let optional = !required.contains(&name.as_str());
             let short = made.len() < least;
-            let wanted = depth < DEEP && made.len() + required.len() < most && self.one_in(2);
+            let wanted =
+                depth < REQUIRED_ONLY_DEPTH && made.len() + required.len() < most && self.one_in(2);
             if property == &Value::Bool(false) || (optional && !wanted && !short) {
                 continue;
             }
@@ -31,7 +32,7 @@ impl ArgumentMaker<'_> {
                 made.insert(name.to_owned(), value);
             }
         }
-        for place in made.len()..least.min(MOST) {
+        for place in made.len()..least.min(MAX_MEMBERS) {
             let value = self.member(more, depth);
             made.insert(format!("extra_{place}"), value);
         }
@@ -40,8 +41,9 @@ impl ArgumentMaker<'_> {
 
     pub(super) fn array(&mut self, schema: &Map<String, Value>, depth: usize) -> Value {
         let least = count(schema, "minItems", 0);
-        let usual = if depth < DEEP { least.max(1) + self.rng.usize(..3) } else { least };
-        let length = usual.min(count(schema, "maxItems", usize::MAX)).min(MOST);
+        let usual =
+            if depth < REQUIRED_ONLY_DEPTH { least.max(1) + self.rng.usize(..3) } else { least };
+        let length = usual.min(count(schema, "maxItems", usize::MAX)).min(MAX_MEMBERS);
         // Older drafts have the first items in `items` itself.
         let items = schema.get("items");
         let first = schema.get("prefixItems").or(items.filter(|items| items.is_array()));
@@ -54,7 +56,7 @@ impl ArgumentMaker<'_> {
             made.push(self.member(contained, depth));
         }
         let mut tries = 0;
-        while made.len() < length && tries < MOST * 4 {
+        while made.len() < length && tries < MAX_MEMBERS * 4 {
             tries += 1;
             let value = self.member(first.get(made.len()).unwrap_or(more), depth);
             if !distinct || !made.contains(&value) {
@@ -65,7 +67,7 @@ impl ArgumentMaker<'_> {
     }
 
     fn member(&mut self, schema: &Value, depth: usize) -> Value {
-        if depth < DEEPEST && self.burn() { self.make(schema, depth + 1) } else { Value::Null }
+        if depth < MAX_NESTING && self.burn() { self.make(schema, depth + 1) } else { Value::Null }
     }
 }
 
@@ -86,8 +88,8 @@ fn count(schema: &Map<String, Value>, key: &str, default: usize) -> usize {
 }
 
 /// From this depth on only required members are generated.
-const DEEP: usize = 3;
+const REQUIRED_ONLY_DEPTH: usize = 3;
 /// The deepest nesting.
-const DEEPEST: usize = 40;
+const MAX_NESTING: usize = 40;
 /// The most members or items.
-const MOST: usize = 1000;
+const MAX_MEMBERS: usize = 1000;

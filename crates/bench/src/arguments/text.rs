@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 /// Generates a string that follows the schema's rules for strings.
 pub(super) fn make(schema: &Map<String, Value>, rng: &mut Rng) -> String {
     let length = |key: &str| schema.get(key).and_then(Value::as_u64);
-    let least = usize::try_from(length("minLength").unwrap_or(0)).unwrap_or(0).min(LONGEST);
-    let most = length("maxLength").and_then(|most| usize::try_from(most).ok()).unwrap_or(LONGEST);
+    let least = usize::try_from(length("minLength").unwrap_or(0)).unwrap_or(0).min(MAX_TEXT_BYTES);
+    let most =
+        length("maxLength").and_then(|most| usize::try_from(most).ok()).unwrap_or(MAX_TEXT_BYTES);
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
         && let Ok(pattern) = regex_syntax::parse(pattern)
     {
@@ -35,7 +36,7 @@ fn words(rng: &mut Rng, length: usize) -> String {
         if !text.is_empty() {
             text.push(' ');
         }
-        text.push_str(WORDS.get(rng.usize(..WORDS.len())).copied().unwrap_or("word"));
+        text.push_str(SAMPLE_WORDS.get(rng.usize(..SAMPLE_WORDS.len())).copied().unwrap_or("word"));
     }
     text.truncate(length);
     // A trailing space may be trimmed by the recipient.
@@ -79,7 +80,7 @@ fn formatted(format: &str, rng: &mut Rng) -> Option<String> {
 
 /// Writes a text that the pattern matches.
 fn write(pattern: &Hir, rng: &mut Rng, out: &mut String) {
-    if out.len() > LONGEST {
+    if out.len() > MAX_TEXT_BYTES {
         return;
     }
     match pattern.kind() {
@@ -129,9 +130,9 @@ fn ends(pattern: &Hir) -> bool {
     pattern.properties().look_set_suffix().contains(regex_syntax::hir::Look::End)
 }
 
-const WORDS: [&str; 16] = [
+const SAMPLE_WORDS: [&str; 16] = [
     "alpha", "river", "seven", "paper", "cloud", "north", "stone", "green", "light", "quick",
     "table", "winter", "silver", "garden", "bridge", "signal",
 ];
 /// The longest text.
-const LONGEST: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;

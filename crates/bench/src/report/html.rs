@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use hdrhistogram::Histogram;
 
 use super::svg::{Axis, Chart, ChartLine, escape};
-use super::table::{FIGURES, added, spread};
-use super::{BenchReport, QUANTILES, grouped, micros, quantile, rate, time};
+use super::table::{COMPARED_FIGURES, added, spread};
+use super::{BenchReport, REPORTED_QUANTILES, grouped, micros, quantile, rate, time};
 use crate::contest::{Contender, Contest, Spread};
 use crate::run::as_float;
 use crate::tally::Tally;
@@ -17,7 +17,7 @@ pub(super) fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let tallies: Vec<Tally> =
         (0..contest.contenders.len()).filter_map(|place| contest.together(place)).collect();
-    let mut out = String::from(HEAD);
+    let mut out = String::from(PAGE_HEAD);
     let names: Vec<&str> = contest.contenders.iter().map(Contender::shown).collect();
     let _ = write!(
         out,
@@ -75,14 +75,14 @@ fn servers(out: &mut String, contest: &Contest) {
 
 fn figures(out: &mut String, contest: &Contest, tallies: &[Tally]) {
     let mut head: Vec<String> = vec![String::new(), "answered".into(), "failed".into()];
-    head.extend(FIGURES.map(|(name, ..)| name.to_owned()));
+    head.extend(COMPARED_FIGURES.map(|(name, ..)| name.to_owned()));
     head.extend(["p99.9".into(), "max".into(), "memory".into()]);
     let rows =
         contest.contenders.iter().zip(tallies).enumerate().map(|(place, (contender, tally))| {
             let whole = tally.whole();
             let mut row =
                 vec![contender.shown().to_owned(), grouped(whole.done), grouped(whole.failed)];
-            row.extend(FIGURES.map(|(_, read, show)| {
+            row.extend(COMPARED_FIGURES.map(|(_, read, show)| {
                 Spread::of(contest.figures(place, read))
                     .map(|it| show(it.median))
                     .unwrap_or_default()
@@ -106,7 +106,7 @@ fn ratios(out: &mut String, contest: &Contest) {
         "<h2>Times {name}</h2>\n<p>Median of the rounds, and the lowest and the highest</p>"
     );
     let mut head = vec![String::new()];
-    head.extend(FIGURES.map(|(name, ..)| name.to_owned()));
+    head.extend(COMPARED_FIGURES.map(|(name, ..)| name.to_owned()));
     if contest.direct.is_some() {
         head.extend(["added p50".into(), "added p99".into()]);
     }
@@ -114,7 +114,7 @@ fn ratios(out: &mut String, contest: &Contest) {
     let rows =
         others.map(|(place, contender)| {
             let mut row = vec![contender.shown().to_owned()];
-            row.extend(FIGURES.map(|(_, read, _)| {
+            row.extend(COMPARED_FIGURES.map(|(_, read, _)| {
                 contest.ratio(place, read).map(|it| spread(&it)).unwrap_or_default()
             }));
             if contest.direct.is_some() {
@@ -134,7 +134,7 @@ fn operations(out: &mut String, contest: &Contest, tallies: &[Tally]) {
     out.push_str("<h2>By operation</h2>\n");
     let mut head: Vec<String> =
         vec![String::new(), "answered".into(), "failed".into(), "tool errors".into()];
-    head.extend(QUANTILES.map(|(_, name)| name.to_owned()));
+    head.extend(REPORTED_QUANTILES.map(|(_, name)| name.to_owned()));
     let rows = contest.contenders.iter().zip(tallies).flat_map(|(contender, tally)| {
         tally.ops.iter().map(|(op, own)| {
             let name = format!("{} {}", contender.name, op.as_str());
@@ -144,7 +144,7 @@ fn operations(out: &mut String, contest: &Contest, tallies: &[Tally]) {
                 grouped(own.failed),
                 grouped(own.tool_errors),
             ];
-            row.extend(QUANTILES.map(|(at, _)| time(quantile(&own.latency, at))));
+            row.extend(REPORTED_QUANTILES.map(|(at, _)| time(quantile(&own.latency, at))));
             row
         })
     });
@@ -214,18 +214,19 @@ fn by_percentile(contest: &Contest, tallies: &[Tally]) -> Chart {
     ticks.insert(1, (nines_of(0.5), "50 %".into()));
     let lines = histograms.iter().enumerate().map(|(color, histogram)| {
         let own = as_float(histogram.len().max(1)).log10().min(nines);
-        let points = (0..=STEPS).map(|step| own * f64::from(step) / f64::from(STEPS));
+        let points = (0..=CURVE_POINTS).map(|step| own * f64::from(step) / f64::from(CURVE_POINTS));
         let at = |place: f64| quantile(histogram, 1.0 - 10_f64.powf(-place));
         let name = contest.contenders.get(color).map(|it| it.name.as_str()).unwrap_or_default();
-        let marks =
-            QUANTILES.iter().filter(|(part, _)| nines_of(*part) <= own).map(|(part, mark)| {
+        let marks = REPORTED_QUANTILES.iter().filter(|(part, _)| nines_of(*part) <= own).map(
+            |(part, mark)| {
                 let micros = quantile(histogram, *part);
                 (
                     nines_of(*part),
                     micros,
                     format!("{name} {mark}: {}", time(micros)).trim().to_owned(),
                 )
-            });
+            },
+        );
         ChartLine {
             color,
             faint: false,
@@ -307,5 +308,5 @@ fn times(lines: &[ChartLine]) -> Axis {
 }
 
 /// The number of points of a curve by percentile.
-const STEPS: u32 = 120;
-const HEAD: &str = include_str!("page.html");
+const CURVE_POINTS: u32 = 120;
+const PAGE_HEAD: &str = include_str!("page.html");

@@ -3,8 +3,8 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-use super::table::{FIGURES, added};
-use super::{BenchReport, QUANTILES, micros, quantile};
+use super::table::{COMPARED_FIGURES, added};
+use super::{BenchReport, REPORTED_QUANTILES, micros, quantile};
 use crate::contest::{Contest, Spread};
 use crate::plan::LoadPace;
 use crate::run::RunOutcome;
@@ -96,7 +96,7 @@ fn times(histogram: &Histogram<u64>) -> Value {
     if histogram.is_empty() {
         return Value::Null;
     }
-    let mut all: Map<String, Value> = QUANTILES
+    let mut all: Map<String, Value> = REPORTED_QUANTILES
         .iter()
         .map(|(at, name)| ((*name).to_owned(), json!(quantile(histogram, *at))))
         .collect();
@@ -136,7 +136,7 @@ fn ratios(contest: &Contest) -> Value {
     let base = contest.contenders.get(contest.base).map(|base| base.name.clone());
     let one = |(place, contender): (usize, &crate::Contender)| {
         let mut all = Map::new();
-        for (name, read, _) in FIGURES {
+        for (name, read, _) in COMPARED_FIGURES {
             let ratio = contest.ratio(place, read).map(
                 |ratio| json!({ "median": ratio.median, "min": ratio.least, "max": ratio.most }),
             );

@@ -102,7 +102,8 @@ impl BenchReport<'_> {
 }
 
 /// The reported quantiles, with their names.
-const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
+const REPORTED_QUANTILES: [(f64, &str); 4] =
+    [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
 
 /// The value at a quantile, in microseconds.
 fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {

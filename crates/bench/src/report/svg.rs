@@ -91,7 +91,7 @@ impl Chart {
         let title = escape(&self.title);
         let _ = write!(
             out,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
+            "<svg viewBox=\"0 0 {CHART_WIDTH} {CHART_HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
         );
         self.grid(&mut out);
         for line in &self.lines {
@@ -152,12 +152,12 @@ impl Chart {
 
     #[expect(clippy::unused_self, reason = "reads as its sibling does")]
     fn left(&self, part: f64) -> f64 {
-        LEFT + part * (WIDTH - LEFT - RIGHT)
+        LEFT_MARGIN + part * (CHART_WIDTH - LEFT_MARGIN - RIGHT_MARGIN)
     }
 
     #[expect(clippy::unused_self, reason = "reads as its sibling does")]
     fn top(&self, part: f64) -> f64 {
-        HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)
+        CHART_HEIGHT - BOTTOM_MARGIN - part * (CHART_HEIGHT - BOTTOM_MARGIN - TOP_MARGIN)
     }
 }
 
@@ -178,9 +178,9 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 72.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 34.0;
+const CHART_WIDTH: f64 = 860.0;
+const CHART_HEIGHT: f64 = 300.0;
+const LEFT_MARGIN: f64 = 72.0;
+const RIGHT_MARGIN: f64 = 16.0;
+const TOP_MARGIN: f64 = 12.0;
+const BOTTOM_MARGIN: f64 = 34.0;

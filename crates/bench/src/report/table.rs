@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BenchReport, QUANTILES, bytes, grouped, quantile, rate, time};
+use super::{BenchReport, REPORTED_QUANTILES, bytes, grouped, quantile, rate, time};
 use crate::contest::{Contender, Contest, Spread};
 use crate::run::RunOutcome;
 use crate::tally::{OpTally, Tally};
@@ -80,7 +80,8 @@ fn failures(out: &mut String, tally: &Tally, failed: u64) {
 
 fn latencies(out: &mut String, outcome: &RunOutcome, whole: &OpTally) {
     let _ = write!(out, "  {:<20}", "latency");
-    let names = ["min"].into_iter().chain(QUANTILES.map(|(_, name)| name)).chain(["max", "mean"]);
+    let names =
+        ["min"].into_iter().chain(REPORTED_QUANTILES.map(|(_, name)| name)).chain(["max", "mean"]);
     for name in names {
         let _ = write!(out, "{name:>11}");
     }
@@ -107,7 +108,7 @@ fn line(
 ) {
     let histogram = read(own);
     let _ = write!(out, "  {name:<20}");
-    let quantiles = QUANTILES.map(|(at, _)| quantile(histogram, at));
+    let quantiles = REPORTED_QUANTILES.map(|(at, _)| quantile(histogram, at));
     let ends = (super::micros(histogram.min()), super::micros(histogram.max()));
     let mean = histogram.mean() / 1e3;
     for micros in [ends.0].into_iter().chain(quantiles).chain([ends.1, mean]) {
@@ -120,7 +121,7 @@ fn line(
 type Figure = (&'static str, fn(&RunOutcome) -> Option<f64>, fn(f64) -> String);
 
 /// The figures that are compared.
-pub(super) const FIGURES: [Figure; 4] = [
+pub(super) const COMPARED_FIGURES: [Figure; 4] = [
     ("per second", |leg| Some(leg.per_second()), rate),
     ("p50", |leg| leg.micros(0.5), time),
     ("p99", |leg| leg.micros(0.99), time),
@@ -131,7 +132,7 @@ fn compared(out: &mut String, contest: &Contest) {
     let wide =
         contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(9);
     // Usage of processes may be unavailable.
-    let figures: Vec<&Figure> = FIGURES
+    let figures: Vec<&Figure> = COMPARED_FIGURES
         .iter()
         .filter(|(_, read, _)| {
             (0..contest.contenders.len()).any(|place| !contest.figures(place, read).is_empty())

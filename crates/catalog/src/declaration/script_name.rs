@@ -47,14 +47,14 @@ fn make_identifier(name: &str) -> String {
     if !is_identifier(&text) {
         text.insert(0, '_');
     }
-    if AVOIDED.contains(&text.as_str()) {
+    if AVOIDED_WORDS.contains(&text.as_str()) {
         text.push('_');
     }
     text
 }
 
 /// Reserved words of the language, and names with a meaning for any object.
-const AVOIDED: [&str; 58] = [
+const AVOIDED_WORDS: [&str; 58] = [
     "arguments",
     "async",
     "await",

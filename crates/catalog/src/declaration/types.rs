@@ -157,7 +157,7 @@ impl<'a> TypeText<'a> {
     }
 
     fn write_object(&mut self, rules: SchemaRules<'a>, depth: usize) {
-        let (members, is_cut) = rules.members(PROPERTIES);
+        let (members, is_cut) = rules.members(DECLARED_PROPERTIES);
         let further = rules.further_members();
         if !members.is_empty() {
             self.write_properties(&members, is_cut, depth);
@@ -263,7 +263,7 @@ const MAX_TYPE: usize = 3_500;
 /// The deepest type that is written.
 const MAX_DEPTH: usize = 8;
 /// The properties of an object that are written.
-const PROPERTIES: MemberBounds = MemberBounds { shown: 48, searched: 512 };
+const DECLARED_PROPERTIES: MemberBounds = MemberBounds { shown: 48, searched: 512 };
 /// The most members of a union, an intersection or a tuple.
 const MAX_MEMBERS: usize = 12;
 /// The most names of kinds in one `type`.

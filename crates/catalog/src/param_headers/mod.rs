@@ -143,7 +143,7 @@ impl AnnotationSearch {
         path: &mut Vec<&'a str>,
         pointer: &mut Vec<&'a str>,
     ) -> Result<(), AnnotationError> {
-        if let Some(name) = schema.get(ANNOTATION) {
+        if let Some(name) = schema.get(HEADER_ANNOTATION) {
             let header = self.read_annotation(name, schema, path, pointer)?;
             self.found.push(header);
         }
@@ -205,8 +205,8 @@ fn refuse_below<'a>(
     pointer: &mut Vec<&'a str>,
 ) -> Result<(), AnnotationError> {
     let values: Vec<(&str, &Value)> = match value {
-        _ if DATA.contains(&keyword) => return Ok(()),
-        Value::Object(members) if MAPS.contains(&keyword) => {
+        _ if DATA_KEYWORDS.contains(&keyword) => return Ok(()),
+        Value::Object(members) if MAP_KEYWORDS.contains(&keyword) => {
             members.iter().map(|(name, value)| (name.as_str(), value)).collect()
         }
         Value::Array(items) => items.iter().map(|item| ("-", item)).collect(),
@@ -215,7 +215,7 @@ fn refuse_below<'a>(
     for (step, value) in values {
         let Value::Object(schema) = value else { continue };
         pointer.push(step);
-        if schema.contains_key(ANNOTATION) {
+        if schema.contains_key(HEADER_ANNOTATION) {
             return Err(AnnotationError::Unreachable { path: place_in_schema(pointer) });
         }
         for (key, value) in schema {
@@ -232,11 +232,11 @@ fn place_in_schema(pointer: &[&str]) -> String {
     clip_foreign_text(&format!("/{}", pointer.join("/")))
 }
 
-const ANNOTATION: &str = "x-mcp-header";
+const HEADER_ANNOTATION: &str = "x-mcp-header";
 /// Keywords with a value that maps names to subschemas.
-const MAPS: [&str; 6] =
+const MAP_KEYWORDS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords with a value that is data, of any shape.
-const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+const DATA_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// 2⁵³ − 1, the largest integer that JavaScript represents exactly.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;

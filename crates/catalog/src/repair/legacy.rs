@@ -99,12 +99,12 @@ fn wrap_schema(schema: &RawValue) -> Option<String> {
         move_references(&mut members);
     }
     let inner = Value::Object(members).to_string();
-    let inner = String::from_utf8(object_of([(RESULT, inner.into())])).ok()?;
+    let inner = String::from_utf8(object_of([(RESULT_MEMBER, inner.into())])).ok()?;
     let mut outer: Vec<(&str, Cow<'_, str>)> = Vec::new();
     outer.extend(dialect.map(|dialect| ("$schema", dialect.to_string().into())));
     outer.push(("type", "\"object\"".into()));
     outer.push(("properties", inner.into()));
-    outer.push(("required", format!("[\"{RESULT}\"]").into()));
+    outer.push(("required", format!("[\"{RESULT_MEMBER}\"]").into()));
     String::from_utf8(object_of(outer)).ok()
 }
 
@@ -116,7 +116,7 @@ fn move_references(members: &mut Map<String, Value>) {
                 if let Some(rest) = target.strip_prefix('#')
                     && (rest.is_empty() || rest.starts_with('/'))
                 {
-                    *target = format!("#/properties/{RESULT}{rest}");
+                    *target = format!("#/properties/{RESULT_MEMBER}{rest}");
                 }
             }
             ("const" | "enum" | "default" | "examples", _) => {}
@@ -136,4 +136,4 @@ fn move_references(members: &mut Map<String, Value>) {
 }
 
 /// The member of a wrapped result that has its value.
-pub(super) const RESULT: &str = "result";
+pub(super) const RESULT_MEMBER: &str = "result";

@@ -78,10 +78,10 @@ const fn required(name: &'static str, form: MemberForm) -> MemberRule {
 /// The members of an entry.
 pub(super) fn entry_members(kind: Kind) -> &'static [MemberRule] {
     match kind {
-        Kind::Tools => TOOL,
-        Kind::Prompts => PROMPT,
-        Kind::Resources => RESOURCE,
-        Kind::Templates => TEMPLATE,
+        Kind::Tools => TOOL_MEMBERS,
+        Kind::Prompts => PROMPT_MEMBERS,
+        Kind::Resources => RESOURCE_MEMBERS,
+        Kind::Templates => TEMPLATE_MEMBERS,
         // An extension defines them, and hosts check them against it.
         Kind::Skills => &[],
     }
@@ -227,28 +227,28 @@ fn number(raw: &RawValue) -> Option<f64> {
     serde_json::from_str::<Value>(raw.get()).ok()?.as_f64()
 }
 
-const TEXT: MemberForm = MemberForm::Text;
-const ICONS: MemberForm = MemberForm::List(&MemberForm::Record(&[
-    required("src", TEXT),
-    optional("mimeType", TEXT),
-    optional("sizes", MemberForm::List(&TEXT)),
+const TEXT_FORM: MemberForm = MemberForm::Text;
+const ICONS_FORM: MemberForm = MemberForm::List(&MemberForm::Record(&[
+    required("src", TEXT_FORM),
+    optional("mimeType", TEXT_FORM),
+    optional("sizes", MemberForm::List(&TEXT_FORM)),
     optional("theme", MemberForm::OneOf(&["light", "dark"])),
 ]));
 /// The annotations of resources and of content.
-const ANNOTATIONS: MemberForm = MemberForm::Record(&[
+const ANNOTATIONS_FORM: MemberForm = MemberForm::Record(&[
     optional("audience", MemberForm::List(&MemberForm::OneOf(&["user", "assistant"]))),
     optional("priority", MemberForm::Share),
     optional("lastModified", MemberForm::DateTime),
 ]);
-const TOOL: &[MemberRule] = &[
-    optional("title", TEXT),
-    optional("description", TEXT),
+const TOOL_MEMBERS: &[MemberRule] = &[
+    optional("title", TEXT_FORM),
+    optional("description", TEXT_FORM),
     optional("_meta", MemberForm::Object),
-    optional("icons", ICONS),
+    optional("icons", ICONS_FORM),
     optional(
         "annotations",
         MemberForm::Record(&[
-            optional("title", TEXT),
+            optional("title", TEXT_FORM),
             optional("readOnlyHint", MemberForm::Flag),
             optional("destructiveHint", MemberForm::Flag),
             optional("idempotentHint", MemberForm::Flag),
@@ -269,35 +269,35 @@ const TOOL: &[MemberRule] = &[
     },
     optional("outputSchema", MemberForm::Schema(SchemaRole::Output)),
 ];
-const PROMPT: &[MemberRule] = &[
-    optional("title", TEXT),
-    optional("description", TEXT),
+const PROMPT_MEMBERS: &[MemberRule] = &[
+    optional("title", TEXT_FORM),
+    optional("description", TEXT_FORM),
     optional("_meta", MemberForm::Object),
-    optional("icons", ICONS),
+    optional("icons", ICONS_FORM),
     optional(
         "arguments",
         MemberForm::List(&MemberForm::Record(&[
-            required("name", TEXT),
-            optional("title", TEXT),
-            optional("description", TEXT),
+            required("name", TEXT_FORM),
+            optional("title", TEXT_FORM),
+            optional("description", TEXT_FORM),
             optional("required", MemberForm::Flag),
         ])),
     ),
 ];
-const RESOURCE: &[MemberRule] = &[
-    optional("title", TEXT),
-    optional("description", TEXT),
-    optional("mimeType", TEXT),
+const RESOURCE_MEMBERS: &[MemberRule] = &[
+    optional("title", TEXT_FORM),
+    optional("description", TEXT_FORM),
+    optional("mimeType", TEXT_FORM),
     optional("size", MemberForm::Integer),
     optional("_meta", MemberForm::Object),
-    optional("icons", ICONS),
-    optional("annotations", ANNOTATIONS),
+    optional("icons", ICONS_FORM),
+    optional("annotations", ANNOTATIONS_FORM),
 ];
-const TEMPLATE: &[MemberRule] = &[
-    optional("title", TEXT),
-    optional("description", TEXT),
-    optional("mimeType", TEXT),
+const TEMPLATE_MEMBERS: &[MemberRule] = &[
+    optional("title", TEXT_FORM),
+    optional("description", TEXT_FORM),
+    optional("mimeType", TEXT_FORM),
     optional("_meta", MemberForm::Object),
-    optional("icons", ICONS),
-    optional("annotations", ANNOTATIONS),
+    optional("icons", ICONS_FORM),
+    optional("annotations", ANNOTATIONS_FORM),
 ];

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{RepairKind, Repairs};
-use crate::schema::{DanglingReference, REFERENCES, find_dangling_references};
+use crate::schema::{DanglingReference, REFERENCE_KEYWORDS, find_dangling_references};
 
 /// Returns true if a reference has no target. `id` is the keyword that identifies a subschema.
 pub(super) fn has_dangling_references(schema: &Value, id: &'static str) -> bool {
@@ -42,7 +42,7 @@ fn edit_references(
         Value::Array(items) => items.iter_mut().for_each(|item| edit_references(item, all, edit)),
         Value::Object(members) => {
             members.values_mut().for_each(|value| edit_references(value, all, edit));
-            for keyword in REFERENCES {
+            for keyword in REFERENCE_KEYWORDS {
                 if all.contains(&DanglingReference::new(members, keyword)) {
                     edit(members, keyword);
                 }

@@ -13,7 +13,7 @@ pub(super) fn find_hidden(text: &str, found: &mut ScanFindings) {
     let (mut before, mut run, mut in_flag) = ('\0', 0_usize, false);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        if c == FLAG {
+        if c == BLACK_FLAG {
             in_flag = true;
         } else if !is_tag(c) {
             in_flag = false;
@@ -59,7 +59,7 @@ fn is_right_to_left(c: char) -> bool {
 }
 
 /// The black flag, which begins the emoji of a region's flag: tags follow it.
-const FLAG: char = '\u{1f3f4}';
+const BLACK_FLAG: char = '\u{1f3f4}';
 /// Marks where a long word may be divided.
 const SOFT_HYPHEN: char = '\u{ad}';
 /// So many invisible characters in a row are a message.

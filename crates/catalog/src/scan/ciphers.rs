@@ -109,7 +109,7 @@ pub(super) fn read_ciphers(folded: &str) -> Vec<String> {
     let Some(pattern) = CIPHER_WORDS.as_ref() else { return Vec::new() };
     let mut found: Vec<LetterCipher> = Vec::new();
     for word in pattern.find_iter(folded) {
-        for cipher in CIPHERS.get(word.as_str()).into_iter().flatten() {
+        for cipher in WORD_CIPHERS.get(word.as_str()).into_iter().flatten() {
             if !found.contains(cipher) && found.len() < MAX_CIPHERS {
                 found.push(*cipher);
             }
@@ -130,8 +130,8 @@ pub(super) fn turn_upside_down(text: &str) -> Option<String> {
         return None;
     }
     let letters = text.chars().rev().map(|c| {
-        let at = TURNED.chars().position(|turned| turned == c);
-        at.and_then(|at| UPRIGHT.chars().nth(at)).unwrap_or(c)
+        let at = TURNED_LETTERS.chars().position(|turned| turned == c);
+        at.and_then(|at| UPRIGHT_LETTERS.chars().nth(at)).unwrap_or(c)
     });
     Some(letters.collect())
 }
@@ -179,7 +179,7 @@ fn mirror_letter(c: char) -> char {
 }
 
 /// The ciphers in which a hidden word has this form.
-static CIPHERS: LazyLock<HashMap<String, Vec<LetterCipher>>> = LazyLock::new(|| {
+static WORD_CIPHERS: LazyLock<HashMap<String, Vec<LetterCipher>>> = LazyLock::new(|| {
     let mut hidden: HashMap<String, Vec<LetterCipher>> = HashMap::new();
     let shifts = (1..26).map(LetterCipher::Shifted);
     let ciphers = shifts.chain([LetterCipher::Mirrored, LetterCipher::Reversed]);
@@ -192,7 +192,7 @@ static CIPHERS: LazyLock<HashMap<String, Vec<LetterCipher>>> = LazyLock::new(|| 
 });
 
 static CIPHER_WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let words: Vec<_> = CIPHERS.keys().map(|word| regex::escape(word)).collect();
+    let words: Vec<_> = WORD_CIPHERS.keys().map(|word| regex::escape(word)).collect();
     Regex::new(&words.join("|")).ok()
 });
 
@@ -220,8 +220,8 @@ const TELLING_WORDS: [&str; 14] = [
 ];
 /// Letters that are only used upside down.
 const TURNED_ONLY: &str = "ɐɔǝɟƃɥᴉɾʞʅɯɹʇʌʍʎ";
-const TURNED: &str = "ɐqɔpǝɟƃɓɥᴉıɾʞʅןɯuodbɹsʇnʌʍxʎz";
-const UPRIGHT: &str = "abcdefgghiijkllmnopqrstuvwxyz";
+const TURNED_LETTERS: &str = "ɐqɔpǝɟƃɓɥᴉıɾʞʅןɯuodbɹsʇnʌʍxʎz";
+const UPRIGHT_LETTERS: &str = "abcdefgghiijkllmnopqrstuvwxyz";
 /// The fewest spaced letters.
 const MIN_SPACED: usize = 6;
 /// The most characters between two letters.

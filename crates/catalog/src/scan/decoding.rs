@@ -10,7 +10,7 @@ pub(super) fn decode_escapes(text: &str) -> Option<String> {
     if !text.contains(['%', '&', '\\', '=']) && !text.contains("U+") && !text.contains("u+") {
         return None;
     }
-    let pattern = ESCAPES.as_ref()?;
+    let pattern = ESCAPE_PATTERN.as_ref()?;
     let decoded = pattern.replace_all(text, |found: &Captures<'_>| {
         let escape = found.get(0).map_or("", |escape| escape.as_str());
         decode_escape(escape).unwrap_or_else(|| escape.to_owned())
@@ -51,7 +51,7 @@ fn decode_entity(entity: &str) -> Option<String> {
     if let Some(letter) = face.filter(|letter| letter.len() == 1) {
         return Some(letter.to_owned());
     }
-    let known = ENTITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(entity));
+    let known = NAMED_ENTITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(entity));
     known.map(|(_, text)| (*text).to_owned())
 }
 
@@ -69,7 +69,7 @@ pub(super) fn strip_markup(text: &str) -> Option<String> {
     if !text.contains('<') {
         return None;
     }
-    let pattern = TAGS.as_ref()?;
+    let pattern = TAG_PATTERN.as_ref()?;
     let stripped = pattern.replace_all(
         text,
         |found: &Captures<'_>| {
@@ -82,7 +82,7 @@ pub(super) fn strip_markup(text: &str) -> Option<String> {
 /// Returns the texts that words and numbers of a text encode.
 pub(super) fn decode_words(text: &str) -> Vec<String> {
     let mut decoded = Vec::new();
-    for pattern in NUMBERS.iter() {
+    for pattern in NUMBER_LISTS.iter() {
         let found = pattern.find_iter(text).map(|found| found.as_str());
         decoded.extend(found.flat_map(decode_numbers));
     }
@@ -207,20 +207,20 @@ pub(super) fn is_sentence(text: &str) -> bool {
     text.matches(' ').count() >= 2 && has_letters
 }
 
-static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static ESCAPE_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     compile(
         r"(?i)&#x?[0-9a-f]{1,7};?|&[a-z]{2,10};|(?:%[0-9a-f]{2})+|(?:(?-i:\\U)[0-9a-f]{8})+|(?:\\u(?:[0-9a-f]{4}|\{[0-9a-f]{1,6}\}))+|(?:\\x[0-9a-f]{2})+|(?:\\[0-7]{3})+|(?:=[0-9a-f]{2}){3,}|(?:\bu\+[0-9a-f]{4,6}[\s,;]{0,2})+|=\r?\n",
     )
 });
 
-static TAGS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static TAG_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     compile(
         r"(?i)(?P<inline></?(?:a|abbr|b|bdi|bdo|big|cite|code|del|em|font|i|ins|kbd|mark|q|s|small|span|strong|sub|sup|tt|u|var|wbr)(?:\s[^<>]{0,400})?/?>|<!--[^<>]{0,40}-->)|<!--|-->|</?[a-z][a-z0-9-]{0,40}(?:\s[^<>]{0,400})?/?>",
     )
 });
 
 /// Lists of character codes: binary, hexadecimal, decimal.
-static NUMBERS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+static NUMBER_LISTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let patterns = [
         r"\b(?:[01]{7,8}[\s,;._-]{0,2}){8,}",
         r"(?i)\b(?:(?:0x|\\x)?[0-9a-f]{2}[\s,;:._-]{0,2}){10,}",
@@ -238,7 +238,7 @@ fn compile(pattern: &str) -> Option<Regex> {
 }
 
 /// Named entities of punctuation that separates words or makes markup.
-const ENTITIES: [(&str, &str); 24] = [
+const NAMED_ENTITIES: [(&str, &str); 24] = [
     ("lt", "<"),
     ("gt", ">"),
     ("amp", "&"),
@@ -283,8 +283,8 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert!(ESCAPES.is_some() && TAGS.is_some() && BASE64_WORDS.is_some());
-        assert_eq!(NUMBERS.len(), 3);
+        assert!(ESCAPE_PATTERN.is_some() && TAG_PATTERN.is_some() && BASE64_WORDS.is_some());
+        assert_eq!(NUMBER_LISTS.len(), 3);
     }
 
     #[test]

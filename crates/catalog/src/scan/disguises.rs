@@ -13,7 +13,7 @@ use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
 use super::folding::{fold_lookalikes, fold_text};
 use super::instructions::FoundOrders;
 use super::texts::{DefinitionTexts, join_windows};
-use super::{GRAVE, MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
+use super::{HELD_WEIGHT, MAX_SEARCHED_BYTES, REPORTED_WEIGHT, ScanFindings, ScanRule};
 
 /// Finds disguised orders in the texts of a definition, and adds them to those in plain sight.
 pub(super) fn find_disguised(
@@ -122,7 +122,7 @@ impl DisguiseSearch<'_> {
         let mut orders = FoundOrders::search(&folded);
         orders.add(&FoundOrders::search_squeezed(&folded), 0);
         if reading.form == ReadingForm::Encoded {
-            if orders.heaviest_passage() >= REPORTED {
+            if orders.heaviest_passage() >= REPORTED_WEIGHT {
                 self.found.add(ScanRule::EncodedOrders);
             } else if is_sentence(&reading.text) {
                 self.found.add(ScanRule::EncodedText);
@@ -139,13 +139,14 @@ impl DisguiseSearch<'_> {
         }
         // Legitimate documents of markup and of shells have these, with escapes.
         let is_telling = |rule| !matches!(rule, ScanRule::PromptMarkup | ScanRule::ShellCommand);
-        let disguised = orders.rules().any(|rule| rule.weight() >= REPORTED && is_telling(rule));
+        let disguised =
+            orders.rules().any(|rule| rule.weight() >= REPORTED_WEIGHT && is_telling(rule));
         if reading.form != ReadingForm::Markup && disguised {
             self.found.add(ScanRule::DisguisedOrders);
         }
         // Identifiers and names of places, read in another way, break a rule by chance: it is
         // reported, and does not add to the weight of other words.
-        let is_certain = orders.rules().any(|rule| rule.weight() >= GRAVE);
+        let is_certain = orders.rules().any(|rule| rule.weight() >= HELD_WEIGHT);
         if reading.form == ReadingForm::Markup || is_certain {
             self.orders.add(&orders, 0);
         }

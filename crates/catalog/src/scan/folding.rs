@@ -166,7 +166,7 @@ fn read_symbol(c: char) -> Option<char> {
         '\u{1f1e6}'..='\u{1f1ff}' => from('\u{1f1e6}'),
         '\u{1f150}'..='\u{1f169}' => from('\u{1f150}'),
         '\u{1f170}'..='\u{1f189}' => from('\u{1f170}'),
-        _ => SYMBOLS.iter().find_map(|symbols| {
+        _ => SYMBOL_ALPHABETS.iter().find_map(|symbols| {
             let at = symbols.chars().position(|symbol| symbol == c)?;
             char::from_u32(u32::from('a') + u32::try_from(at).ok()?)
         }),
@@ -186,7 +186,7 @@ fn read_as_cyrillic(c: char) -> Option<char> {
 }
 
 /// The alphabet in small capitals and in Braille.
-const SYMBOLS: [&str; 2] = ["ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡ⨯ʏᴢ", "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵"];
+const SYMBOL_ALPHABETS: [&str; 2] = ["ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡ⨯ʏᴢ", "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵"];
 /// Pairs of letters that only resemble each other within a word.
 const LOOSE_PAIRS: &[(char, char)] = &[
     ('к', 'k'),

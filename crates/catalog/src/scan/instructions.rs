@@ -21,7 +21,7 @@ impl FoundOrders {
     /// Finds the orders in a folded text.
     pub(super) fn search(folded: &str) -> Self {
         let mut found = Self::default();
-        found.search_for(&PATTERNS, folded);
+        found.search_for(&RULE_PATTERNS, folded);
         if !folded.is_ascii() {
             found.search_for(&SCRIPT_PATTERNS, folded);
         }
@@ -75,7 +75,8 @@ impl FoundOrders {
             if *times == 1 {
                 weight += rule.weight();
             }
-            while let Some((_, left)) = begins.next_if(|(begin, _)| begin + PASSAGE <= *place) {
+            while let Some((_, left)) = begins.next_if(|(begin, _)| begin + PASSAGE_BYTES <= *place)
+            {
                 let times = near.entry(*left).or_default();
                 *times -= 1;
                 if *times == 0 {
@@ -94,7 +95,7 @@ impl FoundOrders {
 }
 
 /// The patterns in Latin letters.
-static PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
+static RULE_PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
     let english = ENGLISH_RULES.iter().map(|(rule, pattern)| (*rule, (*pattern).to_owned()));
     compile_rules(english.chain(latin_rules()))
 });
@@ -152,7 +153,7 @@ const MIN_ORDER_BYTES: usize = 8;
 /// The fewest letters of the last word of a sentence: separated letters are no words.
 const MIN_LAST_WORD: usize = 3;
 /// The bytes within which rules count together.
-const PASSAGE: usize = 1024;
+const PASSAGE_BYTES: usize = 1024;
 /// The most positions of one pattern in one text.
 const MAX_PLACES: usize = 64;
 

@@ -1,9 +1,9 @@
 //! Finds texts in a definition that may deceive a user or steer a model.
 //!
 //! The scan is pure, and linear in the definition, which is bounded. Each broken rule adds its
-//! weight. The sum is reported from [`REPORTED`] on, and is grave from [`GRAVE`] on. Rules that
-//! legitimate definitions break, too, count only together, and rules about words only within one
-//! passage: the documentation of a large API has most of these words somewhere.
+//! weight. The sum is reported from [`REPORTED_WEIGHT`] on, and is grave from [`HELD_WEIGHT`] on.
+//! Rules that legitimate definitions break, too, count only together, and rules about words only
+//! within one passage: the documentation of a large API has most of these words somewhere.
 
 mod characters;
 mod ciphers;
@@ -102,14 +102,14 @@ impl ScanFindings {
 
     /// The broken rules, if they count together.
     pub fn rules(&self) -> &[ScanRule] {
-        if self.weight() >= REPORTED { &self.rules } else { &[] }
+        if self.weight() >= REPORTED_WEIGHT { &self.rules } else { &[] }
     }
 
     /// Returns true if the definition has to be held. Length alone is no reason: resources of
     /// Kubernetes take a megabyte.
     pub fn is_grave(&self) -> bool {
         let length = if self.has(ScanRule::TooLong) { ScanRule::TooLong.weight() } else { 0 };
-        self.weight() - length >= GRAVE
+        self.weight() - length >= HELD_WEIGHT
     }
 
     fn weight(&self) -> u32 {
@@ -129,6 +129,6 @@ impl fmt::Display for ScanFindings {
 /// in all of them.
 const MAX_SEARCHED_BYTES: usize = 256 * 1024;
 /// The weight from which findings are reported.
-const REPORTED: u32 = 2;
+const REPORTED_WEIGHT: u32 = 2;
 /// The weight from which a definition is held.
-const GRAVE: u32 = 4;
+const HELD_WEIGHT: u32 = 4;

@@ -1,6 +1,6 @@
 //! The rules of a scan, their weights and names.
 
-use super::{GRAVE, REPORTED};
+use super::{HELD_WEIGHT, REPORTED_WEIGHT};
 
 /// A rule that a definition breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +60,7 @@ impl ScanRule {
             | Self::TerminalEscapes
             | Self::MixedAlphabets
             | Self::Override
-            | Self::EncodedOrders => GRAVE,
+            | Self::EncodedOrders => HELD_WEIGHT,
             Self::ConfusableName
             | Self::Concealment
             | Self::Secrets
@@ -71,7 +71,7 @@ impl ScanRule {
             | Self::ShellCommand
             | Self::TooLong
             | Self::DisguisedOrders
-            | Self::EncodedText => REPORTED,
+            | Self::EncodedText => REPORTED_WEIGHT,
             Self::Precedence | Self::Pressure | Self::ForeignTool => 1,
         }
     }

@@ -113,7 +113,7 @@ pub(super) fn join_windows<'a, 'b>(
 
 /// Returns false for the values of schema keywords, which would separate the halves of an order.
 fn is_prose(key: &str, text: &str) -> bool {
-    text.len() > MAX_KEYWORD_VALUE || !KEYWORDS.contains(&key)
+    text.len() > MAX_KEYWORD_VALUE || !UNREAD_KEYWORDS.contains(&key)
 }
 
 /// The most lines over which an order may be split.
@@ -121,7 +121,7 @@ pub(super) const MAX_SPLIT: usize = 4;
 /// The members that clients show before others.
 const SHOWN_FIRST: [&str; 4] = ["name", "title", "annotations", "description"];
 /// Keywords of JSON Schema and MCP with values that are no prose.
-const KEYWORDS: [&str; 7] =
+const UNREAD_KEYWORDS: [&str; 7] =
     ["type", "format", "$schema", "$ref", "mimeType", "contentEncoding", "taskSupport"];
 /// Keys of definitions, which would separate the names of two parameters.
 const SCHEMA_KEYS: [&str; 20] = [

@@ -96,7 +96,9 @@ fn declared_properties(schema: &Map<String, Value>) -> Vec<&Map<String, Value>> 
 /// with its hidden arguments.
 fn drop_unused_definitions(schema: &mut Map<String, Value>) {
     let mut pending = Vec::new();
-    for (key, value) in schema.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str())) {
+    for (key, value) in
+        schema.iter().filter(|(key, _)| !DEFINITION_KEYWORDS.contains(&key.as_str()))
+    {
         find_references(key, value, &mut pending);
     }
     let mut used: HashSet<(&str, String)> = HashSet::new();
@@ -112,7 +114,7 @@ fn drop_unused_definitions(schema: &mut Map<String, Value>) {
             find_references("", definition, &mut pending);
         }
     }
-    for home in DEFINITIONS {
+    for home in DEFINITION_KEYWORDS {
         let Some(Value::Object(all)) = schema.get_mut(home) else { continue };
         // A reference may name an anchor or an id.
         all.retain(|name, definition| {
@@ -128,7 +130,7 @@ fn drop_unused_definitions(schema: &mut Map<String, Value>) {
 /// The location of a definition that a reference leads to, or into.
 fn definition_name(target: &str) -> Option<(&'static str, String)> {
     let (home, rest) = target.strip_prefix("#/")?.split_once('/')?;
-    let home = DEFINITIONS.into_iter().find(|known| *known == home)?;
+    let home = DEFINITION_KEYWORDS.into_iter().find(|known| *known == home)?;
     let name = rest.split_once('/').map_or(rest, |(name, _)| name);
     Some((home, unescape_step(name)))
 }
@@ -136,7 +138,7 @@ fn definition_name(target: &str) -> Option<(&'static str, String)> {
 /// All references in a value of any kind. Too many of them are harmless.
 fn find_references(key: &str, value: &Value, found: &mut Vec<String>) {
     match value {
-        Value::String(target) if REFERENCES.contains(&key) => found.push(target.clone()),
+        Value::String(target) if REFERENCE_KEYWORDS.contains(&key) => found.push(target.clone()),
         Value::Object(members) => {
             members.iter().for_each(|(key, value)| find_references(key, value, found));
         }
@@ -460,8 +462,8 @@ impl<'a> SchemaChanges<'a> {
 }
 
 /// Keywords with the definitions that references lead to.
-const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+const DEFINITION_KEYWORDS: [&str; 2] = ["$defs", "definitions"];
+const REFERENCE_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// The deepest nesting of levels that apply to the arguments themselves.
 const MAX_LEVELS: usize = 8;
 /// The most levels that are searched for the names of arguments.

@@ -93,8 +93,11 @@ impl QuickCheck {
             Value::Object(schema) => schema,
             _ => return None,
         };
-        let rules: Vec<&str> =
-            schema.keys().map(String::as_str).filter(|key| !ANNOTATIONS.contains(key)).collect();
+        let rules: Vec<&str> = schema
+            .keys()
+            .map(String::as_str)
+            .filter(|key| !ANNOTATION_KEYWORDS.contains(key))
+            .collect();
         let only = |known: &[&str]| rules.iter().all(|rule| known.contains(rule)).then_some(());
         if rules.is_empty() {
             return Some(Self::Scalar);
@@ -217,7 +220,7 @@ impl NumberRange {
         let bound = |key: &str, or: f64| match schema.get(key) {
             None => Some(or),
             // Larger bounds are not exact as a float.
-            Some(bound) => bound.as_f64().filter(|bound| bound.abs() < EXACT),
+            Some(bound) => bound.as_f64().filter(|bound| bound.abs() < EXACT_INTEGERS),
         };
         Some(Self {
             least: bound("minimum", f64::NEG_INFINITY)?,
@@ -336,7 +339,7 @@ fn count_characters(text: &[u8]) -> usize {
 
 /// A number, if it is exact as a float.
 fn parse_number(raw: &[u8]) -> Option<f64> {
-    if raw.len() > DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+    if raw.len() > MAX_NUMBER_DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         return None;
     }
     std::str::from_utf8(raw).ok()?.parse().ok()
@@ -345,7 +348,7 @@ fn parse_number(raw: &[u8]) -> Option<f64> {
 /// An integer, if it is exact as a float.
 fn parse_integer(raw: &[u8]) -> Option<f64> {
     let (sign, digits) = raw.strip_prefix(b"-").map_or((1, raw), |digits| (-1, digits));
-    if raw.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+    if raw.len() > MAX_NUMBER_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let value = digits.iter().fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
@@ -354,7 +357,7 @@ fn parse_integer(raw: &[u8]) -> Option<f64> {
 }
 
 /// Keywords that admit any value.
-const ANNOTATIONS: [&str; 10] = [
+const ANNOTATION_KEYWORDS: [&str; 10] = [
     "$schema",
     "$comment",
     "title",
@@ -373,9 +376,9 @@ const MOST_MEMBERS: usize = 64;
 /// The most members that the schema does not name.
 const MOST_OTHERS: usize = 16;
 /// The longest number that is parsed, with its sign and point.
-const DIGITS: usize = 15;
+const MAX_NUMBER_DIGITS: usize = 15;
 /// Below this, every integer is exact as a float.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests;

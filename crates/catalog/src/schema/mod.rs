@@ -36,7 +36,7 @@ use glance::QuickCheck;
 pub use patterns::is_usable_pattern;
 pub(super) use patterns::{PatternBudget, is_small_pattern};
 use reach::SchemaReach;
-pub(super) use reach::{DanglingReference, REFERENCES, find_dangling_references};
+pub(super) use reach::{DanglingReference, REFERENCE_KEYWORDS, find_dangling_references};
 use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
 /// The deepest nesting of a call's arguments.

@@ -117,7 +117,7 @@ fn measure_pattern(
         PatternEngine::Linear => (limits.linear, 1, 0),
         PatternEngine::Backtracking => (limits.part, count_parts(text), BACKTRACKING_WEIGHT),
     };
-    for (size, weight) in SIZES {
+    for (size, weight) in AUTOMATON_SIZES {
         let size = size.min(most);
         spend(parts * 2 * size + one_pass_bytes(text, size, parts))?;
         let attempt = PatternLimits { linear: size, part: size, ..limits };
@@ -194,7 +194,7 @@ fn count_parts(text: &str) -> usize {
 
 /// The limits of automata that are tried, and the cost of matching a pattern that fits, in visits
 /// to a byte: at worst, every state is visited for every byte of a text.
-const SIZES: [(usize, usize); 4] =
+const AUTOMATON_SIZES: [(usize, usize); 4] =
     [(4 * 1024, 16), (32 * 1024, 512), (256 * 1024, 4 * 1024), (1024 * 1024, 16 * 1024)];
 /// The least cost of matching a pattern with look-around.
 const BACKTRACKING_WEIGHT: usize = 1024;

@@ -52,7 +52,7 @@ pub(super) fn collect_violations(
     cost: usize,
 ) -> ArgumentsError {
     if cost > MAX_COST_OF_FIRST {
-        return one_line(UNNAMED.to_owned());
+        return one_line(UNNAMED_VIOLATION.to_owned());
     }
     if cost > MAX_COST_OF_ALL {
         let first = validator.validate(value).err();
@@ -226,5 +226,5 @@ const MAX_CHARS: usize = 80;
 pub(super) const MAX_COST_OF_ALL: usize = 512 * 1024;
 /// Up to this cost, the first violation is collected.
 const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
-const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; these are too \
+const UNNAMED_VIOLATION: &str = "(root): schema: expected arguments that fit the schema; these are too \
                        large or too deeply nested to locate the violation";

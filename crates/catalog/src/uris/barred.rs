@@ -44,7 +44,7 @@ impl TemplateExpression {
     fn of(template: &UriTemplate) -> Option<Self> {
         let pattern = template.replace_expressions("[^/]+");
         let literal = template.literal_prefix();
-        let is_plain = !template.literals().any(|text| text.contains(SPECIAL));
+        let is_plain = !template.literals().any(|text| text.contains(REGEX_CHARACTERS));
         if is_plain {
             return None;
         }
@@ -52,7 +52,7 @@ impl TemplateExpression {
             String::new()
         } else {
             // The character before a special one can be optional.
-            let end = literal.find(SPECIAL).unwrap_or(literal.len());
+            let end = literal.find(REGEX_CHARACTERS).unwrap_or(literal.len());
             let mut prefix = literal.get(..end).unwrap_or_default().to_owned();
             prefix.pop();
             prefix
@@ -74,7 +74,8 @@ impl TemplateExpression {
 }
 
 /// Characters with a special meaning in regular expressions.
-const SPECIAL: [char; 13] = ['.', '^', '$', '*', '+', '?', '(', ')', '[', ']', '|', '\\', '{'];
+const REGEX_CHARACTERS: [char; 13] =
+    ['.', '^', '$', '*', '+', '?', '(', ')', '[', ']', '|', '\\', '{'];
 /// The largest compiled expression, in bytes. Larger ones match every URI with their prefix.
 const MAX_COMPILED: usize = 1 << 20;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_protocol::call::ServerName;
 
-use super::{CatalogUris, OwnedTemplate, PREFIX, ResourceServer, UI, UI_PREFIX};
+use super::{CatalogUris, OwnedTemplate, PUBLIC_URI_PREFIX, ResourceServer, UI_PREFIX, UI_SCHEME};
 use crate::held::HeldName;
 use crate::item::CatalogItem;
 
@@ -46,6 +46,6 @@ impl ResourceServer {
 
 /// The public form of a native URI after its server's prefix.
 pub(crate) fn prefix_uri(server: &ServerName, native: &str) -> String {
-    let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
+    let prefix = if native.starts_with(UI_SCHEME) { UI_PREFIX } else { PUBLIC_URI_PREFIX };
     format!("{prefix}{server}/{native}")
 }

@@ -146,7 +146,7 @@ impl CatalogUris {
         for source in sources {
             uris.gather_candidates(source, &mut resources, &mut templates, warnings);
         }
-        for (server, uri) in interfaces.iter().filter(|(_, uri)| uri.starts_with(UI)) {
+        for (server, uri) in interfaces.iter().filter(|(_, uri)| uri.starts_with(UI_SCHEME)) {
             let holder = uris.servers.entry((*server).clone()).or_default();
             holder.shown_interfaces.insert((*uri).to_owned());
         }
@@ -271,7 +271,7 @@ impl CatalogUris {
             .iter()
             .filter(|tool| rules.names(Kind::Tools, tool.native.as_str()))
             .flat_map(|tool| tool.interface())
-            .filter(|uri| uri.starts_with(UI));
+            .filter(|uri| uri.starts_with(UI_SCHEME));
         holder.interfaces = interfaces.map(ToOwned::to_owned).collect();
         let interfaces = holder.interfaces.iter().map(String::as_str);
         let is_named = |one: &ResourceCandidate<'_>| one.hold != Some(HeldName::Unclaimed);
@@ -306,7 +306,7 @@ impl CatalogUris {
     /// Returns true if the unprefixed native URI identifies this server.
     fn leads_back(&self, server: &ServerName, native: &str) -> bool {
         let claim = self.claim_of(native);
-        if native.starts_with(UI) {
+        if native.starts_with(UI_SCHEME) {
             // Unique, or the first server's: clients find it by its scheme.
             return self.split_prefix(native).is_none()
                 && claim.is_none_or(|claim| claim.first == *server);
@@ -335,7 +335,7 @@ impl CatalogUris {
         let one = UriTemplate::parse(native);
         let others = self.servers.iter().filter(|(name, _)| *name != server);
         let mut others = others.flat_map(|(_, holder)| holder.named_templates());
-        (self.mode == UriMode::Original || native.starts_with(UI))
+        (self.mode == UriMode::Original || native.starts_with(UI_SCHEME))
             && self.split_prefix(native).is_none()
             && !others.any(|other| one.may_overlap(other.seen()))
     }
@@ -357,11 +357,11 @@ impl CatalogUris {
     /// The owner of an unprefixed URI: the only server with a matching template or, if no template
     /// matches, the only server with resources.
     fn find_owner(&self, native: &str) -> Option<&ServerName> {
-        if self.mode == UriMode::Prefix && !native.starts_with(UI) {
+        if self.mode == UriMode::Prefix && !native.starts_with(UI_SCHEME) {
             return None;
         }
         if let Some(claim) = self.claim_of(native) {
-            return (!claim.shared || native.starts_with(UI)).then_some(&claim.first);
+            return (!claim.shared || native.starts_with(UI_SCHEME)).then_some(&claim.first);
         }
         let covers =
             |holder: &ResourceServer| holder.named_templates().any(|held| held.covers(native));
@@ -375,7 +375,8 @@ impl CatalogUris {
 
     /// The server named in a URI's prefix, and the native URI.
     fn split_prefix<'a>(&self, public: &'a str) -> Option<(&ServerName, &'a str)> {
-        let rest = public.strip_prefix(PREFIX).or_else(|| public.strip_prefix(UI_PREFIX))?;
+        let rest =
+            public.strip_prefix(PUBLIC_URI_PREFIX).or_else(|| public.strip_prefix(UI_PREFIX))?;
         let (name, native) = rest.split_once('/')?;
         // Some clients lower-case the authority of a URI.
         let found = self.servers.get_key_value(name).or_else(|| {
@@ -451,9 +452,9 @@ fn only_resource_server(sources: &[MergeSource<'_>]) -> Option<ServerName> {
 /// The most directories in which the skill of a file is searched.
 const MAX_DIRECTORIES: usize = 32;
 /// The prefix of public URIs, before the server's name.
-const PREFIX: &str = "mcp://";
+const PUBLIC_URI_PREFIX: &str = "mcp://";
 /// The scheme of MCP Apps' user interfaces.
-const UI: &str = "ui://";
+const UI_SCHEME: &str = "ui://";
 /// The prefix that keeps that scheme, before the server's name.
 const UI_PREFIX: &str = "ui://mcp.";
 

@@ -3,7 +3,7 @@
 use trunkline_config::Pattern;
 
 use super::normal_form::{UriSpellings, authority_end, normal_form_around};
-use super::{PREFIX, UI_PREFIX, prefix_uri};
+use super::{PUBLIC_URI_PREFIX, UI_PREFIX, prefix_uri};
 use crate::kind::Kind;
 use crate::visibility::CatalogElement;
 
@@ -37,7 +37,7 @@ impl UriPattern {
     /// Returns true if the pattern can match URIs of the server with this name: it names no other.
     pub fn may_match_server(&self, server: &str) -> bool {
         let text = self.written.as_str();
-        let Some(rest) = text.strip_prefix(PREFIX) else { return true };
+        let Some(rest) = text.strip_prefix(PUBLIC_URI_PREFIX) else { return true };
         let name = rest.split_once('/').map_or(rest, |(name, _)| name);
         name.contains(['*', '?']) || !rest.contains('/') || name.eq_ignore_ascii_case(server)
     }
@@ -129,7 +129,7 @@ pub fn split_public(text: &str) -> (&str, &str) {
     let is_prefixed = |prefix: &&str| {
         text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
-    let prefix = [UI_PREFIX, PREFIX].into_iter().find(is_prefixed).map_or(0, str::len);
+    let prefix = [UI_PREFIX, PUBLIC_URI_PREFIX].into_iter().find(is_prefixed).map_or(0, str::len);
     let name = text.get(prefix..).filter(|_| prefix > 0).and_then(|rest| rest.find('/'));
     name.and_then(|name| text.split_at_checked(prefix + name + 1)).unwrap_or(("", text))
 }

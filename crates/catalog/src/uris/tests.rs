@@ -388,7 +388,7 @@ proptest! {
             for one in &servers {
                 let public = catalog.uris().public_uri(&one.name, &native);
                 let expected = format!("{} {native}", one.name);
-                if native.starts_with(UI) && *public == native {
+                if native.starts_with(UI_SCHEME) && *public == native {
                     // An interface that no server lists keeps its URI, for any server that shows
                     // it.
                     continue;

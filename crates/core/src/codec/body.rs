@@ -59,7 +59,7 @@ where
         }
         if whole.is_empty() {
             let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-            whole.reserve(first.len() + data.len() + announced.min(AHEAD));
+            whole.reserve(first.len() + data.len() + announced.min(MAX_RESERVED_AHEAD));
             whole.extend_from_slice(&first);
             first = Bytes::new();
         }
@@ -70,4 +70,4 @@ where
 }
 
 /// Limit of announced bytes that are reserved in advance: a growing buffer is copied each time.
-const AHEAD: usize = 256 * 1024;
+const MAX_RESERVED_AHEAD: usize = 256 * 1024;

@@ -103,8 +103,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 LineStep::Lost(lost) => return Err(self.too_long(lost)),
                 LineStep::More if self.ended => return Ok(None),
                 LineStep::More => {
-                    make_room(&mut self.buffer, READ);
-                    let read = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
+                    make_room(&mut self.buffer, MAX_READ_BYTES);
+                    let read = (&mut self.io)
+                        .take(MAX_READ_BYTES as u64)
+                        .read_buf(&mut self.buffer)
+                        .await?;
                     self.ended = read == 0;
                     share_thread(read).await;
                 }
@@ -180,7 +183,7 @@ impl OverlongLine {
 }
 
 /// Limit of the bytes read from the stream at once: a quarter of a Linux pipe.
-const READ: usize = 16 * 1024;
+const MAX_READ_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -256,7 +259,11 @@ mod tests {
         };
         assert!(ends.head.starts_with(b"{\"id\":1,"));
         assert!(ends.tail.ends_with(b",\"id\":2}"));
-        assert!(lines.buffer.capacity() <= 1000 + 4 * READ, "{}", lines.buffer.capacity());
+        assert!(
+            lines.buffer.capacity() <= 1000 + 4 * MAX_READ_BYTES,
+            "{}",
+            lines.buffer.capacity()
+        );
         assert_eq!(lines.next().await.unwrap().unwrap(), "next");
         assert!(lines.next().await.unwrap().is_none());
     }

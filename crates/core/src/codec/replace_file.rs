@@ -45,7 +45,7 @@ impl Draft {
         let name = target.file_name().ok_or(ErrorKind::InvalidInput)?;
         let mut draft = OsString::from(".");
         draft.push(name);
-        draft.push(format!(".{}{DRAFT}", HEXLOWER.encode(&random_bytes::<RANDOM_BYTES>()?)));
+        draft.push(format!(".{}{DRAFT_SUFFIX}", HEXLOWER.encode(&random_bytes::<RANDOM_BYTES>()?)));
         let path = target.with_file_name(draft);
         let file = File::options().write(true).create_new(true).mode(mode).open(&path)?;
         Ok(Self { file, name: DraftName(path), target: target.to_owned() })
@@ -99,7 +99,9 @@ impl Drop for DraftName {
 pub fn sync_folder(file: &Path) -> io::Result<()> {
     match File::open(parent_folder(file)).and_then(|folder| sync(&folder)) {
         Err(error)
-            if UNSUPPORTED.iter().any(|no| error.raw_os_error() == Some(no.raw_os_error())) =>
+            if UNSUPPORTED_SYNC_ERRORS
+                .iter()
+                .any(|no| error.raw_os_error() == Some(no.raw_os_error())) =>
         {
             Ok(())
         }
@@ -126,7 +128,8 @@ pub(super) fn remove_abandoned_drafts(folder: &Path, now: SystemTime) {
 }
 
 fn is_draft(name: &[u8]) -> bool {
-    let random = name.strip_prefix(b".").and_then(|rest| rest.strip_suffix(DRAFT.as_bytes()));
+    let random =
+        name.strip_prefix(b".").and_then(|rest| rest.strip_suffix(DRAFT_SUFFIX.as_bytes()));
     let random = random.and_then(|rest| rest.rsplit(|byte| *byte == b'.').next());
     random.is_some_and(|random| HEXLOWER.decode(random).is_ok_and(|it| it.len() == RANDOM_BYTES))
 }
@@ -138,11 +141,11 @@ fn sync(file: &File) -> io::Result<()> {
 }
 
 /// Suffix of unfinished files.
-pub const DRAFT: &str = ".tmp";
+pub const DRAFT_SUFFIX: &str = ".tmp";
 /// Random bytes in the name of a draft.
 const RANDOM_BYTES: usize = 8;
 /// Errors of opening or syncing a folder that say nothing about its files, as `PostgreSQL` has them.
-const UNSUPPORTED: [Errno; 5] =
+const UNSUPPORTED_SYNC_ERRORS: [Errno; 5] =
     [Errno::ACCESS, Errno::ISDIR, Errno::BADF, Errno::INVAL, Errno::NOTSUP];
 /// Age of a draft from which on no process can still be writing it.
 const ABANDONED_AGE: Duration = Duration::from_hours(24);

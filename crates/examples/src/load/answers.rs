@@ -72,7 +72,7 @@ impl Answers {
     pub(super) fn prepare(args: &LoadArgs) -> Self {
         let name = |n: u32| if n == 1 { "search".to_owned() } else { format!("search_{n}") };
         let names: Vec<String> = (1..=args.tools).map(name).collect();
-        let schema: Value = serde_json::from_str(SCHEMA).unwrap_or_default();
+        let schema: Value = serde_json::from_str(LOAD_SCHEMA).unwrap_or_default();
         let description = text(args.tool_bytes);
         let tool = |name: &String| {
             json!({
@@ -106,11 +106,11 @@ impl Answers {
                 result: [format!("{{{begin}"), format!("{end}}}")],
             },
             initialized: json!({
-                "protocolVersion": LEGACY, "capabilities": { "tools": {} }, "serverInfo": info(),
+                "protocolVersion": LEGACY_VERSION, "capabilities": { "tools": {} }, "serverInfo": info(),
             })
             .to_string(),
             discovered: json!({
-                "resultType": "complete", "supportedVersions": [MODERN],
+                "resultType": "complete", "supportedVersions": [MODERN_VERSION],
                 "capabilities": { "tools": {} }, "ttlMs": 60_000, "cacheScope": "public",
                 "_meta": { SERVER_INFO: info() },
             })
@@ -184,7 +184,7 @@ pub(super) fn error(id: &str, code: i32, message: &str) -> Bytes {
 /// Returns text of some length, with occasional line ends as in real text.
 fn text(length: u32) -> String {
     let length = length as usize;
-    PROSE.chars().cycle().take(length).collect()
+    ANSWER_PROSE.chars().cycle().take(length).collect()
 }
 
 fn info() -> Value {
@@ -192,7 +192,7 @@ fn info() -> Value {
 }
 
 /// A schema similar to real tools: bounds, a choice, a list, a nested object, no unknown members.
-const SCHEMA: &str = r#"{"type":"object","properties":{
+const LOAD_SCHEMA: &str = r#"{"type":"object","properties":{
   "number":{"type":"integer","minimum":0},
   "path":{"type":"string","minLength":1,"maxLength":256},
   "query":{"type":"string","description":"What to look for"},
@@ -201,10 +201,10 @@ const SCHEMA: &str = r#"{"type":"object","properties":{
   "tags":{"type":"array","items":{"type":"string"},"maxItems":16},
   "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
  },"required":["number","path","query"],"additionalProperties":false}"#;
-const PROSE: &str = "found it in src/listener/connection.rs, line 214:\n    match protocol {\n\
+const ANSWER_PROSE: &str = "found it in src/listener/connection.rs, line 214:\n    match protocol {\n\
     the protocol is told by the first three bytes of the connection, and kept until its end; what \
     comes later is judged by the same rule, so that \"late\" and \"early\" mean one thing. ";
-const MODERN: &str = "2026-07-28";
-const LEGACY: &str = "2025-11-25";
+const MODERN_VERSION: &str = "2026-07-28";
+const LEGACY_VERSION: &str = "2025-11-25";
 const PROTOCOL_VERSION: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";

@@ -150,7 +150,7 @@ async fn respond(
     }
     let session = request.headers().get(SESSION_ID).map(HeaderValue::as_bytes);
     let session = match session {
-        Some(id) if id.starts_with(PREFIX.as_bytes()) => LoadSession::Open,
+        Some(id) if id.starts_with(SESSION_ID_PREFIX.as_bytes()) => LoadSession::Open,
         _ => LoadSession::None,
     };
     if request.method() == Method::DELETE {
@@ -176,7 +176,7 @@ async fn respond(
         LoadAnswer::Initialized(message) => {
             let number = sessions.fetch_add(1, Relaxed);
             let mut response = json(StatusCode::OK, message);
-            if let Ok(id) = HeaderValue::try_from(format!("{PREFIX}{number}")) {
+            if let Ok(id) = HeaderValue::try_from(format!("{SESSION_ID_PREFIX}{number}")) {
                 response.headers_mut().insert(SESSION_ID, id);
             }
             response
@@ -211,5 +211,5 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The prefix of every session id.
-const PREFIX: &str = "load-";
+const SESSION_ID_PREFIX: &str = "load-";
 const MOST_BODY: usize = 64 * 1024 * 1024;

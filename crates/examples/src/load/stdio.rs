@@ -29,7 +29,7 @@ pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
 
 /// Reads lines, and passes each answer to `hand`, together with true if it has to wait.
 fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) -> io::Result<()> {
-    let mut input = io::BufReader::with_capacity(BUFFER, io::stdin().lock());
+    let mut input = io::BufReader::with_capacity(READ_BUFFER_BYTES, io::stdin().lock());
     let mut line = Vec::new();
     // The process is the session.
     let mut session = LoadSession::None;
@@ -77,6 +77,6 @@ fn write(answer: &[u8]) -> io::Result<()> {
     output.flush()
 }
 
-const BUFFER: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 const MOST_LINE: u64 = 64 * 1024 * 1024;
 const MOST_WAITING: usize = 4096;

@@ -39,7 +39,7 @@ pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     };
     let mut workers = Vec::new();
     for _ in 0..threads {
-        let (clients, accepted) = mpsc::channel(ACCEPTED);
+        let (clients, accepted) = mpsc::channel(MAX_ACCEPTED_CLIENTS);
         let path = args.url.clone().into_parts().path_and_query.map(Uri::from).unwrap_or_default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
@@ -217,4 +217,4 @@ impl Body for PassedBody {
 }
 
 /// Maximum number of accepted clients that wait for a thread.
-const ACCEPTED: usize = 64;
+const MAX_ACCEPTED_CLIENTS: usize = 64;

@@ -42,7 +42,7 @@ fn outlined(text: &[u8]) -> Option<String> {
     }
     let outline = Outline::of(text, 100, 1000).ok()?;
     let mut out = String::new();
-    object(outline.parts(text)?, &mut out, LEVELS)?;
+    object(outline.parts(text)?, &mut out, MAX_OUTLINE_LEVELS)?;
     Some(out)
 }
 
@@ -80,7 +80,7 @@ fn read(text: &[u8]) -> Option<String> {
         Some(())
     }
     let mut out = String::new();
-    object(Members::parse_with_duplicates(text).ok()?, &mut out, LEVELS)?;
+    object(Members::parse_with_duplicates(text).ok()?, &mut out, MAX_OUTLINE_LEVELS)?;
     Some(out)
 }
 
@@ -185,7 +185,7 @@ fn too_many_values_leave_no_outline_but_an_object() {
 #[test]
 fn deep_values_are_bounded_and_stepped_over() {
     let text = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
-    for levels in [1, LEVELS, LEVELS + 1, 63, 64, 65, 99] {
+    for levels in [1, MAX_OUTLINE_LEVELS, MAX_OUTLINE_LEVELS + 1, 63, 64, 65, 99] {
         assert!(outlined(text(levels).as_bytes()).is_some(), "{levels}");
     }
     assert_eq!(

@@ -374,7 +374,7 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let rest = self.text.get(start..).unwrap_or_default();
         let mut end = start;
-        for sixteen in rest.as_chunks::<16>().0.iter().take(SHORT) {
+        for sixteen in rest.as_chunks::<16>().0.iter().take(INLINE_BLOCKS) {
             let found = special(sixteen);
             if found != 0 {
                 end += found.trailing_zeros() as usize;
@@ -415,4 +415,4 @@ pub(crate) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The most blocks of sixteen bytes that are checked inline.
-const SHORT: usize = 4;
+const INLINE_BLOCKS: usize = 4;

@@ -1,6 +1,6 @@
 //! Strings that are long, or contain escapes.
 
-use crate::masks::{BLOCK, special_in_block};
+use crate::masks::{BLOCK_BYTES, special_in_block};
 
 use super::cursor::{Cursor, WalkError};
 
@@ -27,8 +27,8 @@ impl<'a> Cursor<'a> {
                 }
                 escaped = true;
             }
-            self.at = self.at.max(begun + BLOCK);
-            if plain == LONG {
+            self.at = self.at.max(begun + BLOCK_BYTES);
+            if plain == SEARCHED_BLOCKS {
                 self.at = self.text.len() - behind_plain(self.rest_of_text()).len();
             }
         }
@@ -103,4 +103,4 @@ fn behind_plain(text: &[u8]) -> &[u8] {
 }
 
 /// Plain blocks in a row after which a string is long enough for a search of its own.
-const LONG: usize = 4;
+const SEARCHED_BLOCKS: usize = 4;

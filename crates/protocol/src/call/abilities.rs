@@ -53,7 +53,7 @@ impl Abilities {
     }
 
     /// Parses a client's raw `capabilities`. A value that is not an object counts as no
-    /// capabilities; extensions of more than [`MOST`] bytes are ignored.
+    /// capabilities; extensions of more than [`MAX_CAPABILITY_BYTES`] bytes are ignored.
     pub fn parse(raw: &[u8]) -> Self {
         Self::of(raw, ProtocolVersion::LATEST_MODERN)
     }
@@ -70,13 +70,13 @@ impl Abilities {
         if raw.len() > MOST_REMEMBERED {
             return Self::read(raw, version);
         }
-        LAST.with_borrow_mut(|last| {
+        LAST_ABILITIES.with_borrow_mut(|last| {
             let same = |(said, by, _): &CachedAbilities| **said == *raw && *by == version;
             if let Some((_, _, can)) = last.iter().find(|one| same(one)) {
                 return can.clone();
             }
             let can = Self::read(raw, version);
-            if last.len() == REMEMBERED {
+            if last.len() == MAX_CACHED_ABILITIES {
                 last.pop_front();
             }
             last.push_back((raw.into(), version, can.clone()));
@@ -123,7 +123,7 @@ impl Abilities {
         let sampling_tools = said.get("sampling").is_some_and(|all| all.get("tools").is_some());
         if let Some(sampling) = said.get("sampling").filter(|value| value.is_object()) {
             let plain = if sampling_tools { json!({ "tools": {} }) } else { json!({}) };
-            let is_small = sampling.to_string().len() <= MOST;
+            let is_small = sampling.to_string().len() <= MAX_CAPABILITY_BYTES;
             kept.insert("sampling".into(), if is_small { sampling.clone() } else { plain });
         }
         if elicits {
@@ -138,7 +138,9 @@ impl Abilities {
         }
         for key in ["experimental", "extensions", "tasks"] {
             let value = said.get(key).filter(|value| value.is_object());
-            if let Some(value) = value.filter(|value| value.to_string().len() <= MOST) {
+            if let Some(value) =
+                value.filter(|value| value.to_string().len() <= MAX_CAPABILITY_BYTES)
+            {
                 kept.insert(key.to_owned(), value.clone());
             }
         }
@@ -194,13 +196,13 @@ pub(super) fn add_tasks(capabilities: &[u8]) -> Bytes {
 type CachedAbilities = (Box<[u8]>, ProtocolVersion, Abilities);
 
 thread_local! {
-    static LAST: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
+    static LAST_ABILITIES: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Limit of the bytes of each of `sampling`, `experimental`, `extensions` and `tasks`.
-const MOST: usize = 4096;
+const MAX_CAPABILITY_BYTES: usize = 4096;
 /// Limit of the results that a thread caches.
-const REMEMBERED: usize = 8;
+const MAX_CACHED_ABILITIES: usize = 8;
 /// Limit of the bytes of raw capabilities that are cached.
 const MOST_REMEMBERED: usize = 1024;
 
@@ -226,7 +228,10 @@ mod tests {
             assert_eq!(Abilities::parse(twice.as_bytes()), Abilities::none(), "{twice}");
         }
         assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
-        let large = format!(r#"{{"sampling":{{"tools":{{}},"x":"{}"}}}}"#, "x".repeat(MOST));
+        let large = format!(
+            r#"{{"sampling":{{"tools":{{}},"x":"{}"}}}}"#,
+            "x".repeat(MAX_CAPABILITY_BYTES)
+        );
         assert_eq!(
             Abilities::parse(large.as_bytes()),
             Abilities::parse(br#"{"sampling":{"tools":{}}}"#)
@@ -236,8 +241,8 @@ mod tests {
     #[test]
     fn remembered_abilities_equal_the_declared_ones_within_bounds() {
         let versions = [ProtocolVersion::V2025_06_18, ProtocolVersion::V2026_07_28];
-        for round in 0..3 * REMEMBERED {
-            let name = "x".repeat(round % (REMEMBERED + 3) * 120);
+        for round in 0..3 * MAX_CACHED_ABILITIES {
+            let name = "x".repeat(round % (MAX_CACHED_ABILITIES + 3) * 120);
             let raw =
                 format!(r#"{{"elicitation":{{"url":{{}}}},"experimental":{{"{name}":{{}}}}}}"#);
             for version in versions {
@@ -249,8 +254,8 @@ mod tests {
                 assert_eq!(can, Abilities::of(raw.as_bytes(), version));
             }
         }
-        LAST.with_borrow(|last| {
-            assert_eq!(last.len(), REMEMBERED);
+        LAST_ABILITIES.with_borrow(|last| {
+            assert_eq!(last.len(), MAX_CACHED_ABILITIES);
             assert!(last.iter().all(|(raw, ..)| raw.len() <= MOST_REMEMBERED));
         });
     }

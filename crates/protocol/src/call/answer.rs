@@ -147,7 +147,7 @@ impl ResultBody {
     /// # Errors
     /// As for [`ResultBody::parse`].
     pub fn read(payload: Payload) -> Result<Self, AnswerFault> {
-        let [kind, meta, is_error] = payload.members(&MEMBERS)?;
+        let [kind, meta, is_error] = payload.members(&RESULT_MEMBERS)?;
         // A value that is not a string counts as absent, and is overwritten.
         let kind_span = kind.map(Spot::span);
         let kind = match kind {
@@ -265,7 +265,7 @@ impl ErrorBody {
 }
 
 /// Members that are read from a result, in this order.
-const MEMBERS: [&str; 3] = ["resultType", "_meta", "isError"];
+const RESULT_MEMBERS: [&str; 3] = ["resultType", "_meta", "isError"];
 
 #[cfg(test)]
 mod tests {

@@ -50,7 +50,7 @@ impl Params {
     pub fn read(payload: Option<Payload>) -> Result<Self, ParamsFault> {
         let payload = payload.unwrap_or_else(|| Bytes::from_static(b"{}").into()).read()?;
         let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
-            payload.members(&MEMBERS)?;
+            payload.members(&PARAM_MEMBERS)?;
         let place = |member, spot: Option<Spot>| {
             Ok::<_, ParamsFault>(string(member, &payload, spot)?.zip(spot))
         };
@@ -318,7 +318,7 @@ fn object(
 /// are kept with sessions and streams, and sent to servers.
 pub const MAX_DECLARATION: usize = 16 * 1024;
 /// Members that are read from params, in this order.
-const MEMBERS: [&str; 11] = [
+const PARAM_MEMBERS: [&str; 11] = [
     "name",
     "uri",
     "taskId",

@@ -192,10 +192,12 @@ fn names_server(own_meta: &[u8]) -> bool {
     // Prepared once: for a short text, preparing a search takes longer than the search. The key is
     // searched without its first label, because memchr compares up to 32 bytes with vectors, and
     // longer texts byte by byte.
-    static REST: LazyLock<memmem::Finder<'static>> =
+    static REST_FINDER: LazyLock<memmem::Finder<'static>> =
         LazyLock::new(|| memmem::Finder::new(split_key().1));
     let (label, _) = split_key();
-    REST.find_iter(own_meta).any(|at| own_meta.get(..at).is_some_and(|it| it.ends_with(label)))
+    REST_FINDER
+        .find_iter(own_meta)
+        .any(|at| own_meta.get(..at).is_some_and(|it| it.ends_with(label)))
 }
 
 /// The key of `serverInfo`: `io.`, and the rest.

@@ -28,15 +28,15 @@ pub fn request<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splic
 /// Params without the members that a retry adds: a Legacy server sees every
 /// call as new.
 pub fn without_input(params: &[u8]) -> Bytes {
-    rewrite(Some(params), &INPUT, &[])
+    rewrite(Some(params), &RETRY_MEMBERS, &[])
 }
 
 /// Params with the members that a retry adds: raw responses, and a raw state.
 pub fn with_input(params: &[u8], responses: &[u8], state: Option<&str>) -> Bytes {
-    let [responses_key, state_key] = INPUT;
+    let [responses_key, state_key] = RETRY_MEMBERS;
     let mut add = vec![(responses_key, responses)];
     add.extend(state.map(|state| (state_key, state.as_bytes())));
-    rewrite(Some(params), &INPUT, &add)
+    rewrite(Some(params), &RETRY_MEMBERS, &add)
 }
 
 fn request_with_input<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splice<'a> {
@@ -77,7 +77,7 @@ pub fn common_part(capabilities: &[u8]) -> Bytes {
 }
 
 fn with_common_alone(mut told: Map<String, Value>) -> Bytes {
-    told.retain(|name, _| COMMON.contains(&name.as_str()));
+    told.retain(|name, _| SHARED_CAPABILITIES.contains(&name.as_str()));
     if let Some(Value::Object(sampling)) = told.get_mut("sampling") {
         sampling.retain(|name, _| COMMON_SAMPLING.contains(&name.as_str()));
         sampling.values_mut().for_each(|value| *value = json!({}));
@@ -148,20 +148,21 @@ pub fn result(body: &ResultBody) -> Splice<'_> {
 /// clients do not know. A look at the bytes only: results are not parsed for it.
 fn has_bare_structured(result: &[u8]) -> bool {
     // Prepared once: for a short text, preparing a search takes longer than the search.
-    static KEY: LazyLock<memmem::Finder<'static>> =
+    static KEY_FINDER: LazyLock<memmem::Finder<'static>> =
         LazyLock::new(|| memmem::Finder::new(STRUCTURED_KEY));
     let is_bare = |key: usize| {
         let value = result.get(key + STRUCTURED_KEY.len()..).unwrap_or_default();
         let value = value.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
         value.is_some_and(|value| !value.starts_with(b"{"))
     };
-    KEY.find_iter(result).any(is_bare)
+    KEY_FINDER.find_iter(result).any(is_bare)
 }
 
 /// The span of structured content that is no object, and the object that has it as `result`.
 fn structured_in_object(result: &[u8]) -> Option<(Range<usize>, Vec<u8>)> {
     let members = Members::parse_with_duplicates(result).ok()?;
-    let structured = members.find(STRUCTURED).filter(|value| !value.get().starts_with('{'))?;
+    let structured =
+        members.find(STRUCTURED_CONTENT).filter(|value| !value.get().starts_with('{'))?;
     let place = span_of(result, structured.get().as_bytes())?;
     Some((place, object_of([("result", structured.get().into())])))
 }
@@ -176,7 +177,7 @@ pub fn sees_legacy_results(context: &Context) -> bool {
 /// Legacy form of its tool; `None` if it has none.
 pub fn wrap_structured(result: &[u8]) -> Option<Bytes> {
     let members = Members::parse_with_duplicates(result).ok()?;
-    let structured = members.find(STRUCTURED)?;
+    let structured = members.find(STRUCTURED_CONTENT)?;
     let place = span_of(result, structured.get().as_bytes())?;
     let mut splice = Splice::new(result);
     splice.replace(place, object_of([("result", structured.get().into())]));
@@ -211,14 +212,14 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
 }
 
 /// The member of a tool's result for programs.
-const STRUCTURED: &str = "structuredContent";
+const STRUCTURED_CONTENT: &str = "structuredContent";
 const STRUCTURED_KEY: &[u8] = b"\"structuredContent\"";
 /// The capabilities that a server receives on an instance shared by several clients.
-const COMMON: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
+const SHARED_CAPABILITIES: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
 /// The members of `sampling` among them (2025-11-25, Sampling, "Capabilities").
 const COMMON_SAMPLING: [&str; 2] = ["context", "tools"];
 /// The members of params that only a retry has.
-const INPUT: [&str; 2] = ["inputResponses", "requestState"];
+const RETRY_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
 /// Legacy only: the id of a URL elicitation.
 pub(super) const ELICITATION_ID: &str = "elicitationId";
 const MODERN_ONLY: [&str; 5] = [

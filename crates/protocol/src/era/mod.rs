@@ -50,17 +50,17 @@ fn without_progress(question: &Question) -> Question {
     let token = meta.and_then(|meta| Members::parse(meta).ok()?.find(PROGRESS_TOKEN));
     if token.is_some() {
         let meta = meta::rewrite(meta, &[PROGRESS_TOKEN], &[]);
-        let drop = if meta == "{}" { [META, TASK] } else { [TASK, TASK] };
+        let drop = if meta == "{}" { [META, TASK_PARAM] } else { [TASK_PARAM, TASK_PARAM] };
         let add: &[(&str, &[u8])] = if meta == "{}" { &[] } else { &[(META, &meta)] };
         question.params = Some(meta::rewrite(Some(params), &drop, add));
-    } else if members.find(TASK).is_some() {
-        question.params = Some(meta::rewrite(Some(params), &[TASK], &[]));
+    } else if members.find(TASK_PARAM).is_some() {
+        question.params = Some(meta::rewrite(Some(params), &[TASK_PARAM], &[]));
     }
     question
 }
 
 /// Requests a task instead of an immediate result.
-const TASK: &str = "task";
+const TASK_PARAM: &str = "task";
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ pub fn encode_value(text: &str) -> HeaderValue {
     {
         return value;
     }
-    let encoded = format!("{PREFIX}{}{SUFFIX}", STANDARD.encode(text));
+    let encoded = format!("{BASE64_PREFIX}{}{BASE64_SUFFIX}", STANDARD.encode(text));
     // Base64 and the marks are visible ASCII, so the default is never used.
     HeaderValue::try_from(encoded).unwrap_or(HeaderValue::from_static("=?base64??="))
 }
@@ -44,7 +44,9 @@ pub fn decode_value(text: &str) -> Result<Cow<'_, str>, HeaderValueError> {
     if !is_visible(text) {
         return Err(HeaderValueError::Characters);
     }
-    let Some(encoded) = text.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) else {
+    let Some(encoded) =
+        text.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX))
+    else {
         return Ok(Cow::Borrowed(text));
     };
     let bytes = STANDARD.decode(encoded).map_err(|_| HeaderValueError::Base64)?;
@@ -66,11 +68,11 @@ fn is_visible(text: &str) -> bool {
 /// Returns true if a header value has the marks of the sentinel.
 #[inline]
 pub fn is_encoded_value(text: &str) -> bool {
-    text.starts_with(PREFIX) && text.ends_with(SUFFIX)
+    text.starts_with(BASE64_PREFIX) && text.ends_with(BASE64_SUFFIX)
 }
 
-const PREFIX: &str = "=?base64?";
-const SUFFIX: &str = "?=";
+const BASE64_PREFIX: &str = "=?base64?";
+const BASE64_SUFFIX: &str = "?=";
 
 #[cfg(test)]
 mod tests {

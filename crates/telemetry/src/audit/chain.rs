@@ -63,8 +63,8 @@ impl ChainEnd {
         out.extend_from_slice(members.unwrap_or_default());
         let mut end = Self { number, hash: None };
         if !matches!(mode, ChainMode::Off) {
-            push_raw(out, PREV);
-            push_raw(out, self.hash.as_deref().unwrap_or(GENESIS));
+            push_raw(out, PREV_MEMBER);
+            push_raw(out, self.hash.as_deref().unwrap_or(GENESIS_HASH));
             push_raw(out, "\"");
             let (member, hash) = hash_line(out.get(begin..).unwrap_or_default(), mode);
             push_raw(out, member);
@@ -80,8 +80,8 @@ impl ChainEnd {
 /// Returns the member that holds the hash, up to its value, and the hash of a line without it.
 fn hash_line(line: &[u8], mode: &ChainMode) -> (&'static str, String) {
     match mode {
-        ChainMode::Keyed(key) => (HMAC, HEXLOWER.encode(hmac::sign(&key.0, line).as_ref())),
-        ChainMode::Off | ChainMode::Plain => (HASH, HEXLOWER.encode(&sha256(line))),
+        ChainMode::Keyed(key) => (HMAC_MEMBER, HEXLOWER.encode(hmac::sign(&key.0, line).as_ref())),
+        ChainMode::Off | ChainMode::Plain => (HASH_MEMBER, HEXLOWER.encode(&sha256(line))),
     }
 }
 
@@ -101,11 +101,11 @@ pub(super) struct ChainedLine<'a> {
 impl<'a> ChainedLine<'a> {
     /// Parses a line without its line end; `None` if it has no hash.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
-        [(HASH, false), (HMAC, true)].into_iter().find_map(|(member, is_keyed)| {
+        [(HASH_MEMBER, false), (HMAC_MEMBER, true)].into_iter().find_map(|(member, is_keyed)| {
             let (rest, hash) = split_hash(line.strip_suffix(b"\"}")?)?;
             let covered = rest.strip_suffix(member.as_bytes())?;
             let (rest, prev) = split_hash(covered.strip_suffix(b"\"")?)?;
-            rest.ends_with(PREV.as_bytes()).then_some(Self { covered, prev, hash, is_keyed })
+            rest.ends_with(PREV_MEMBER.as_bytes()).then_some(Self { covered, prev, hash, is_keyed })
         })
     }
 
@@ -122,13 +122,13 @@ impl<'a> ChainedLine<'a> {
 
     /// Returns true if the line begins a chain.
     pub(super) fn is_first(&self) -> bool {
-        self.prev == GENESIS
+        self.prev == GENESIS_HASH
     }
 }
 
 /// Splits 64 hexadecimal digits off the end.
 fn split_hash(text: &[u8]) -> Option<(&[u8], &str)> {
-    let (rest, hash) = text.split_at_checked(text.len().checked_sub(GENESIS.len())?)?;
+    let (rest, hash) = text.split_at_checked(text.len().checked_sub(GENESIS_HASH.len())?)?;
     let hash = str::from_utf8(hash).ok()?;
     hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')).then_some((rest, hash))
 }
@@ -141,7 +141,7 @@ pub(super) fn read_number(line: &[u8]) -> Option<u64> {
 }
 
 /// The predecessor's hash in the first record of a chain.
-const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-const PREV: &str = ",\"prev\":\"";
-const HASH: &str = ",\"hash\":\"";
-const HMAC: &str = ",\"hmac\":\"";
+const GENESIS_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const PREV_MEMBER: &str = ",\"prev\":\"";
+const HASH_MEMBER: &str = ",\"hash\":\"";
+const HMAC_MEMBER: &str = ",\"hmac\":\"";

@@ -178,13 +178,13 @@ impl AuditTrail {
         };
         let now = clock::unix_now();
         // A call may end while its thread ends.
-        let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        let mut scratch = RECORD_SCRATCH.try_with(Cell::take).unwrap_or_default();
         let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
         record.write_json((id, time), settings, &mut scratch.json);
         self.0.queue.push(&scratch.json, record.is_of_stranger());
         scratch.json.clear();
         scratch.json.shrink_to(KEPT_SCRATCH);
-        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+        let _ = RECORD_SCRATCH.try_with(|kept| kept.set(scratch));
     }
 
     /// Returns the id of a record that is written later.
@@ -259,7 +259,7 @@ impl AuditTrail {
 }
 
 thread_local! {
-    static SCRATCH: Cell<RecordScratch> = const { Cell::new(RecordScratch::new()) };
+    static RECORD_SCRATCH: Cell<RecordScratch> = const { Cell::new(RecordScratch::new()) };
 }
 
 /// Memory that a thread keeps between two records.

@@ -11,7 +11,7 @@ use trunkline_core::text::clip;
 use trunkline_protocol::call::{AuditCredential, ConfirmationNote};
 
 use crate::json_text::{push_address, push_digits, push_integer, push_padded, push_raw, push_text};
-use crate::{CLIP, CallSubject};
+use crate::{CallSubject, MAX_CLIENT_TEXT_BYTES};
 
 use super::arguments::mark_unread;
 use super::{ArgumentBounds, ArgumentsDigest, AuditSettings};
@@ -150,8 +150,8 @@ impl AuditRecord<'_> {
         json.write_credential(self.credential);
         json.write_list(",\"actors\":[", self.actors);
         json.write_address(self.address);
-        json.write_member(",\"profile\":", clip(self.profile, CLIP));
-        json.write_member(",\"method\":", clip(self.method, CLIP));
+        json.write_member(",\"profile\":", clip(self.profile, MAX_CLIENT_TEXT_BYTES));
+        json.write_member(",\"method\":", clip(self.method, MAX_CLIENT_TEXT_BYTES));
         json.write_optional(",\"tool\":", self.public.tool());
         json.write_optional(",\"native_tool\":", self.native.tool());
         json.write_optional(",\"prompt\":", self.public.prompt());
@@ -235,7 +235,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, key);
         match value {
             Some(value) => push_text(self.out, value),
-            None => push_raw(self.out, NULL),
+            None => push_raw(self.out, JSON_NULL),
         }
     }
 
@@ -250,7 +250,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, key);
         match value {
             Some(value) => push_digits(self.out, value),
-            None => push_raw(self.out, NULL),
+            None => push_raw(self.out, JSON_NULL),
         }
     }
 
@@ -258,7 +258,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, ",\"code\":");
         match code {
             Some(code) => push_integer(self.out, code),
-            None => push_raw(self.out, NULL),
+            None => push_raw(self.out, JSON_NULL),
         }
     }
 
@@ -286,13 +286,13 @@ impl RecordWriter<'_> {
                 push_address(self.out, address);
                 push_raw(self.out, "\"");
             }
-            None => push_raw(self.out, NULL),
+            None => push_raw(self.out, JSON_NULL),
         }
     }
 
     fn write_hex(&mut self, key: &str, bytes: Option<&[u8]>) {
         push_raw(self.out, key);
-        let Some(bytes) = bytes else { return push_raw(self.out, NULL) };
+        let Some(bytes) = bytes else { return push_raw(self.out, JSON_NULL) };
         push_raw(self.out, "\"");
         let begin = self.out.len();
         self.out.resize(begin + HEXLOWER.encode_len(bytes.len()), 0);
@@ -371,6 +371,6 @@ pub fn check_of_failure(label: &str) -> &'static str {
 
 /// Maximum bytes of arguments that are parsed for a record: a call waits for that.
 const MAX_READ: usize = 256 << 10;
-const NULL: &str = "null";
+const JSON_NULL: &str = "null";
 /// Size of most records, without their hashes.
 const USUAL_SIZE: usize = 1024;

@@ -49,7 +49,7 @@ impl RedactionRules {
     fn redact_value(&self, value: &mut ArgumentTree<'_>, key: ValueKey) {
         match value {
             ArgumentTree::Number(_) if key == ValueKey::Secret => {
-                *value = ArgumentTree::Text(REDACTED.into());
+                *value = ArgumentTree::Text(REDACTED_TEXT.into());
             }
             ArgumentTree::Word(_) | ArgumentTree::Number(_) => {}
             ArgumentTree::Text(text) if key == ValueKey::Other => self.redact_text(text),
@@ -151,7 +151,7 @@ fn words_of(name: &str) -> Vec<String> {
 /// The text in place of a secret.
 fn redacted(secret: &str) -> Cow<'static, str> {
     match secret.len() {
-        0..=LONGEST_SECRET => REDACTED.into(),
+        0..=LONGEST_SECRET => REDACTED_TEXT.into(),
         len => format!("[redacted: {len} bytes]").into(),
     }
 }
@@ -207,7 +207,7 @@ pub(super) const BUILT_IN_VALUES: [&str; 6] = [
 /// Name of the group that matches the secret part of a text.
 const SECRET_GROUP: &str = "secret";
 /// The text in place of a secret.
-const REDACTED: &str = "[redacted]";
+const REDACTED_TEXT: &str = "[redacted]";
 /// Maximum bytes of a secret with a hidden length.
 const LONGEST_SECRET: usize = 256;
 /// Maximum bytes of all compiled expressions of one kind.
@@ -238,7 +238,7 @@ mod tests {
             "aws": "AKIAABCDEFGHIJKLMNOP", "pem": "-----BEGIN RSA PRIVATE KEY-----",
             "gh": "ghp_0123456789abcdef", "map": { "ghp_0123456789abcdef": 1 },
         });
-        let hidden = REDACTED;
+        let hidden = REDACTED_TEXT;
         let expected = json!({
             "path": "/a", "n": 7, "Password": hidden, "pin": hidden, "pinned": true,
             "deep": [{ "api_key": { "a": hidden, "b": true }, "note": "use Bearer [redacted] now" }],

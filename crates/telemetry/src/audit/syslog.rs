@@ -65,12 +65,12 @@ impl SyslogSocket {
                 let datagram = UnixDatagram::unbound()?;
                 match datagram.connect(path) {
                     Ok(()) => {
-                        datagram.set_write_timeout(Some(PATIENCE))?;
+                        datagram.set_write_timeout(Some(SYSLOG_TIMEOUT))?;
                         Ok(Self::Datagram(datagram))
                     }
                     Err(error) if error.raw_os_error() == Some(WRONG_TYPE) => {
                         let stream = UnixStream::connect(path)?;
-                        stream.set_write_timeout(Some(PATIENCE))?;
+                        stream.set_write_timeout(Some(SYSLOG_TIMEOUT))?;
                         Ok(Self::Stream(stream))
                     }
                     Err(error) => Err(error),
@@ -81,12 +81,12 @@ impl SyslogSocket {
                 let own = if receiver.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
                 let socket = UdpSocket::bind(own)?;
                 socket.connect(receiver)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
+                socket.set_write_timeout(Some(SYSLOG_TIMEOUT))?;
                 Ok(Self::Udp(socket))
             }
             SyslogAddress::Tcp(host) => {
-                let stream = TcpStream::connect_timeout(&resolve(host)?, PATIENCE)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                let stream = TcpStream::connect_timeout(&resolve(host)?, SYSLOG_TIMEOUT)?;
+                stream.set_write_timeout(Some(SYSLOG_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
             }
@@ -129,7 +129,7 @@ impl SyslogSocket {
 /// Formats a message by RFC 5424, section 6: the header, no structured data, and the record.
 fn write_message(record: &[u8]) -> Vec<u8> {
     let time = format_time(clock::wall_now());
-    let header = format!("<{PRIORITY}>1 {time} - trunkline {} audit - ", process::id());
+    let header = format!("<{SYSLOG_PRIORITY}>1 {time} - trunkline {} audit - ", process::id());
     [header.as_bytes(), record].concat()
 }
 
@@ -140,8 +140,8 @@ fn resolve(host: &str) -> io::Result<std::net::SocketAddr> {
 }
 
 /// Facility 13 (log audit), severity 6 (informational).
-const PRIORITY: u8 = 13 * 8 + 6;
+const SYSLOG_PRIORITY: u8 = 13 * 8 + 6;
 /// Time limit for connecting and sending.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SYSLOG_TIMEOUT: Duration = Duration::from_secs(5);
 /// `EPROTOTYPE`: the socket is a stream.
 const WRONG_TYPE: i32 = rustix::io::Errno::PROTOTYPE.raw_os_error();

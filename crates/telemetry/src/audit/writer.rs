@@ -122,7 +122,7 @@ impl AuditWriter {
         match log.write_batch(&mut self.held, &self.queue) {
             Ok(()) => {
                 self.note_success();
-                GATHER
+                RECORD_GATHER_TIME
             }
             Err(error) if error.raw_os_error() == Some(TOO_LONG) => {
                 // It will never fit into a datagram.
@@ -223,7 +223,7 @@ fn write_loss(records: u64, at: SystemTime) -> Vec<u8> {
 /// Pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Time for which records are collected after a write, as for the access log.
-const GATHER: Duration = Duration::from_millis(20);
+const RECORD_GATHER_TIME: Duration = Duration::from_millis(20);
 /// Maximum pause between two attempts.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// `EMSGSIZE`.

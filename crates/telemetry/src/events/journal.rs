@@ -24,7 +24,7 @@ use trunkline_core::codec::replace_file::Draft;
 use trunkline_core::text::error_chain;
 
 use super::kind::EventType;
-use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVED};
+use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVAL_PREFIX};
 
 /// Error of a queue folder.
 #[derive(Debug, thiserror::Error)]
@@ -65,17 +65,20 @@ impl Journal {
         limit: usize,
     ) -> Result<(Self, Vec<QueuedEvent>), JournalError> {
         let folder = OwnFolder::open(folder)?;
-        let path = folder.path().join(EVENTS);
+        let path = folder.path().join(EVENTS_FILE);
         let mut options = File::options();
-        let lock =
-            options.create(true).append(true).mode(FILE_MODE).open(folder.path().join(LOCK))?;
+        let lock = options
+            .create(true)
+            .append(true)
+            .mode(FILE_MODE)
+            .open(folder.path().join(LOCK_FILE))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(JournalError::InUse),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         // A gateway with a larger queue may have written it.
-        let bytes = folder.read(EVENTS, limit.saturating_mul(2).max(LARGEST))?;
+        let bytes = folder.read(EVENTS_FILE, limit.saturating_mul(2).max(MAX_JOURNAL_BYTES))?;
         let events = read_events(&bytes.unwrap_or_default());
         Ok((Self { path, file: None, _lock: lock }, events))
     }
@@ -129,7 +132,7 @@ pub(super) async fn keep_journal(
                         target: "trunkline::telemetry::events::journal", "events are not kept on disk: {}", error_chain(&error)
                     );
                 }
-                let _ = tokio::time::timeout(PAUSE, end.cancelled()).await;
+                let _ = tokio::time::timeout(JOURNAL_RETRY_PAUSE, end.cancelled()).await;
             }
         }
     }
@@ -161,7 +164,8 @@ pub(super) async fn open_journal(
 /// truncated one.
 fn read_events(bytes: &[u8]) -> Vec<QueuedEvent> {
     let lines = || bytes.split(|byte| *byte == b'\n');
-    let removed: HashSet<_> = lines().filter_map(|line| line.strip_prefix(REMOVED)).collect();
+    let removed: HashSet<_> =
+        lines().filter_map(|line| line.strip_prefix(REMOVAL_PREFIX)).collect();
     let events = lines().filter_map(read_event);
     events.filter(|event| !removed.contains(event.id.as_bytes())).collect()
 }
@@ -183,17 +187,17 @@ fn read_event(line: &[u8]) -> Option<QueuedEvent> {
 }
 
 const FILE_MODE: u32 = 0o600;
-const EVENTS: &str = "events.queue";
-const LOCK: &str = "events.lock";
+const EVENTS_FILE: &str = "events.queue";
+const LOCK_FILE: &str = "events.lock";
 /// Maximum bytes of a journal that is read, unless the queue may be larger.
-const LARGEST: usize = 64 << 20;
+const MAX_JOURNAL_BYTES: usize = 64 << 20;
 /// Time limit for reading the journal.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// Time limit for a folder that is in use, and pause between two attempts.
 const IN_USE_TIME: Duration = Duration::from_secs(1);
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 /// Pause after a failed write.
-const PAUSE: Duration = Duration::from_secs(1);
+const JOURNAL_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -226,7 +230,7 @@ mod tests {
         }
         queue.remove(&queue.first().unwrap(), EventFate::Delivered);
         journal.write(&queue.take_changes().unwrap()).unwrap();
-        let path = folder.join(EVENTS);
+        let path = folder.join(EVENTS_FILE);
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600), "for the gateway's user alone");
         assert!(matches!(Journal::open(&folder, 10_000), Err(JournalError::InUse)));
         // The process was killed in the middle of a line.

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use trunkline_core::text::clip;
 
 use super::kind::EventType;
-use crate::{CLIP, CallOutcome, CallSubject};
+use crate::{CallOutcome, CallSubject, MAX_CLIENT_TEXT_BYTES};
 
 /// One lifecycle event. No field may hold arguments, results, headers, URIs, a session id or the
 /// text of a server's error.
@@ -177,7 +177,7 @@ impl LifecycleEvent<'_> {
 }
 
 fn write_clipped<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(clip(text, CLIP))
+    serializer.serialize_str(clip(text, MAX_CLIENT_TEXT_BYTES))
 }
 
 fn write_milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

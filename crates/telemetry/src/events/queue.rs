@@ -264,7 +264,7 @@ impl WaitingEvents {
                 journal.rewrite = true;
             }
         }
-        self.note_change(&[REMOVED, event.id.as_bytes(), b"\n"]);
+        self.note_change(&[REMOVAL_PREFIX, event.id.as_bytes(), b"\n"]);
     }
 
     /// Adds a line for the journal. The file has at most twice the bytes of the queue. Beyond that
@@ -302,7 +302,7 @@ fn precedes(of_call: Option<&NumberedEvent>, other: Option<&NumberedEvent>) -> b
 }
 
 /// Prefix of a journal line with the id of an event that has left the queue.
-pub(super) const REMOVED: &[u8] = b"-";
+pub(super) const REMOVAL_PREFIX: &[u8] = b"-";
 
 #[cfg(test)]
 mod tests;

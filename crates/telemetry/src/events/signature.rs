@@ -22,7 +22,7 @@ impl SigningKey {
     /// # Errors
     /// [`SigningKeyError`].
     pub fn parse(text: &str) -> Result<Self, SigningKeyError> {
-        let encoded = text.strip_prefix(PREFIX).ok_or(SigningKeyError)?;
+        let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(SigningKeyError)?;
         let bytes = STANDARD.decode(encoded).map_err(|_| SigningKeyError)?;
         if !(24..=64).contains(&bytes.len()) {
             return Err(SigningKeyError);
@@ -46,7 +46,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-const PREFIX: &str = "whsec_";
+const SECRET_PREFIX: &str = "whsec_";
 
 #[cfg(test)]
 mod tests {

@@ -137,7 +137,7 @@ impl JsonService {
         let tls = spawn_blocking(move || platform_tls_config(&url)).await;
         let tls = tls.map_err(|error| unreachable(&error))?.map_err(|error| unreachable(&error))?;
         let mut client = Client::builder(TokioExecutor::new());
-        client.pool_max_idle_per_host(self.most_idle).pool_idle_timeout(IDLE);
+        client.pool_max_idle_per_host(self.most_idle).pool_idle_timeout(IDLE_CONNECTION_TIMEOUT);
         Ok(client.build(https_connector(tls)))
     }
 }
@@ -152,4 +152,4 @@ pub const OWN_USER_AGENT: HeaderValue =
 /// The value of `Accept-Encoding`: without one, a server may choose any coding (RFC 9110, 12.5.3).
 pub const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 /// Idle time after which a connection is closed.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -23,7 +23,7 @@ pub(super) fn start_sink(
     out: impl Write + Send + 'static,
     format: LogFormat,
 ) -> io::Result<(Sink, Flusher)> {
-    let queue = Arc::new(BatchQueue::new(CAPACITY));
+    let queue = Arc::new(BatchQueue::new(MAX_QUEUED_BYTES));
     let lines = Arc::clone(&queue);
     let write = move || write_lines(&lines, out, format);
     thread::Builder::new().name("log".to_owned()).spawn(write)?;
@@ -48,7 +48,7 @@ fn write_lines(queue: &BatchQueue<()>, mut out: impl Write, format: LogFormat) {
         // If the log itself cannot be written, there is nowhere to report it.
         let _ = out.write_all(&text).and_then(|()| out.flush());
         text.clear();
-        pause = GATHER;
+        pause = LINE_GATHER_TIME;
     }
     queue.note_end();
 }
@@ -91,9 +91,9 @@ fn lost_lines_notice(lost: u64, format: LogFormat) -> String {
 }
 
 /// Maximum bytes of queued lines; further lines are dropped.
-const CAPACITY: usize = 1 << 20;
+const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Time for which the writer collects lines after a write. The first line after a pause is written
 /// at once: it may be the address of a gateway that just started.
-const GATHER: Duration = Duration::from_millis(20);
+const LINE_GATHER_TIME: Duration = Duration::from_millis(20);
 /// Time limit for the last lines when the process exits.
 const LAST_LINES: Duration = Duration::from_secs(1);

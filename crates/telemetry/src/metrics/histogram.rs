@@ -11,38 +11,38 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use trunkline_core::clock;
 
 /// The upper bounds in seconds, from the semantic conventions for MCP.
-pub const BOUNDS: [f64; 14] =
+pub const BUCKET_BOUNDS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// The same bounds in nanoseconds: comparing integers is exact.
-const NANOSECONDS: [u64; BOUNDS.len()] = {
-    const MS: u64 = 1_000_000;
-    const S: u64 = 1000 * MS;
+const NANOSECOND_BOUNDS: [u64; BUCKET_BOUNDS.len()] = {
+    const MILLISECOND_NANOS: u64 = 1_000_000;
+    const SECOND_NANOS: u64 = 1000 * MILLISECOND_NANOS;
     [
-        10 * MS,
-        20 * MS,
-        50 * MS,
-        100 * MS,
-        200 * MS,
-        500 * MS,
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        30 * S,
-        60 * S,
-        120 * S,
-        300 * S,
+        10 * MILLISECOND_NANOS,
+        20 * MILLISECOND_NANOS,
+        50 * MILLISECOND_NANOS,
+        100 * MILLISECOND_NANOS,
+        200 * MILLISECOND_NANOS,
+        500 * MILLISECOND_NANOS,
+        SECOND_NANOS,
+        2 * SECOND_NANOS,
+        5 * SECOND_NANOS,
+        10 * SECOND_NANOS,
+        30 * SECOND_NANOS,
+        60 * SECOND_NANOS,
+        120 * SECOND_NANOS,
+        300 * SECOND_NANOS,
     ]
 };
 
 /// One bucket for each bound, and one above all bounds.
-const BUCKETS: usize = BOUNDS.len() + 1;
+const BUCKET_COUNT: usize = BUCKET_BOUNDS.len() + 1;
 
 /// A histogram of durations. Recording costs two relaxed additions.
 #[derive(Debug)]
 pub struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
+    buckets: [AtomicU64; BUCKET_COUNT],
     nanoseconds: AtomicU64,
     since: SystemTime,
 }
@@ -51,7 +51,7 @@ pub struct Histogram {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramSnapshot {
     /// The count of each bucket; the last one has no upper bound.
-    pub buckets: [u64; BUCKETS],
+    pub buckets: [u64; BUCKET_COUNT],
     /// The total count.
     pub count: u64,
     /// The sum of all durations, in seconds.
@@ -62,8 +62,8 @@ impl Histogram {
     /// Adds one duration. The sum wraps after 584 years.
     pub fn observe_duration(&self, duration: Duration) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let at = NANOSECONDS.iter().position(|bound| nanoseconds <= *bound);
-        if let Some(bucket) = self.buckets.get(at.unwrap_or(BOUNDS.len())) {
+        let at = NANOSECOND_BOUNDS.iter().position(|bound| nanoseconds <= *bound);
+        if let Some(bucket) = self.buckets.get(at.unwrap_or(BUCKET_BOUNDS.len())) {
             bucket.fetch_add(1, Relaxed);
         }
         self.nanoseconds.fetch_add(nanoseconds, Relaxed);
@@ -104,7 +104,7 @@ impl TypedMetric for Histogram {
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
         let HistogramSnapshot { buckets, count, sum } = self.snapshot();
-        let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
+        let bounds = BUCKET_BOUNDS.into_iter().chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(buckets).collect();
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn bounds_in_seconds_and_in_nanoseconds_agree() {
-        for (seconds, nanoseconds) in BOUNDS.into_iter().zip(NANOSECONDS) {
+        for (seconds, nanoseconds) in BUCKET_BOUNDS.into_iter().zip(NANOSECOND_BOUNDS) {
             assert_eq!(Duration::from_secs_f64(seconds), Duration::from_nanos(nanoseconds));
         }
     }

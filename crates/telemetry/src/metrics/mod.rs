@@ -43,7 +43,7 @@ pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use handles::{CallMetrics, Entered, Level, ToolMetrics};
-pub use histogram::{BOUNDS, Histogram, HistogramSnapshot};
+pub use histogram::{BUCKET_BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
 pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
 

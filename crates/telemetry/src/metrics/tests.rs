@@ -166,9 +166,9 @@ fn page(scrape: &str) -> String {
         );
         writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
     }
-    let bounds = BOUNDS.map(|bound| bound.to_string()).join(", ");
+    let bounds = BUCKET_BOUNDS.map(|bound| bound.to_string()).join(", ");
     page + &PAGE_TAIL
-        .replace("BOUNDS", &bounds)
+        .replace("BUCKET_BOUNDS", &bounds)
         .replace("OUTCOMES", &CallOutcome::LABELS.join("`, `"))
 }
 
@@ -197,5 +197,5 @@ configuration and from the servers' own lists, never a client's input. When they
 their series disappear with the last call that uses them.
 
 Durations have the buckets of the semantic conventions, in seconds:
-BOUNDS.
+BUCKET_BOUNDS.
 ";

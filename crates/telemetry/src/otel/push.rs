@@ -27,7 +27,7 @@ use trunkline_core::clock;
 use super::OtelSettings;
 use super::client::OtlpClient;
 use crate::CallOutcome;
-use crate::metrics::{self, BOUNDS, Labels, Metrics};
+use crate::metrics::{self, BUCKET_BOUNDS, Labels, Metrics};
 
 /// Metrics to push, with their resource and client.
 pub(super) struct PushSource {
@@ -166,7 +166,7 @@ fn data_point(
         count: snapshot.count,
         sum: Some(snapshot.sum),
         bucket_counts: snapshot.buckets.to_vec(),
-        explicit_bounds: BOUNDS.to_vec(),
+        explicit_bounds: BUCKET_BOUNDS.to_vec(),
         ..HistogramDataPoint::default()
     }
 }

@@ -15,7 +15,9 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 
 use trunkline_core::text::clip;
 
-use crate::{CLIP, CallOutcome, CallSubject, Sampled, TraceIdText, TraceParent, Transport};
+use crate::{
+    CallOutcome, CallSubject, MAX_CLIENT_TEXT_BYTES, Sampled, TraceIdText, TraceParent, Transport,
+};
 
 /// Starts traces. Cheap to clone; traces of [`Tracing::disabled`] record nothing.
 #[derive(Debug, Clone)]
@@ -243,8 +245,8 @@ fn traceparent_of(context: &SpanContext) -> Option<TraceParent> {
 fn span_name(method: &str, subject: CallSubject<'_>) -> String {
     // URIs have too many values for span names.
     match subject.tool().or(subject.prompt()) {
-        Some(name) => format!("{} {name}", clip(method, CLIP)),
-        None => clip(method, CLIP).to_owned(),
+        Some(name) => format!("{} {name}", clip(method, MAX_CLIENT_TEXT_BYTES)),
+        None => clip(method, MAX_CLIENT_TEXT_BYTES).to_owned(),
     }
 }
 
@@ -257,8 +259,12 @@ fn common_attributes(
     transport: Transport,
 ) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(10);
-    attributes.push(KeyValue::new("mcp.method.name", clip(method, CLIP).to_owned()));
-    attributes.push(KeyValue::new("mcp.protocol.version", clip(version, CLIP).to_owned()));
+    attributes
+        .push(KeyValue::new("mcp.method.name", clip(method, MAX_CLIENT_TEXT_BYTES).to_owned()));
+    attributes.push(KeyValue::new(
+        "mcp.protocol.version",
+        clip(version, MAX_CLIENT_TEXT_BYTES).to_owned(),
+    ));
     attributes.push(KeyValue::new("network.transport", transport.as_str()));
     if transport == Transport::Tcp {
         attributes.push(KeyValue::new("network.protocol.name", "http"));
@@ -284,7 +290,8 @@ fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
     attributes.push(KeyValue::new("enduser.id", call.principal.to_owned()));
     attributes.push(KeyValue::new("trunkline.profile", call.profile.to_owned()));
     if let Some(id) = call.request_id {
-        attributes.push(KeyValue::new("jsonrpc.request.id", clip(id, CLIP).to_owned()));
+        attributes
+            .push(KeyValue::new("jsonrpc.request.id", clip(id, MAX_CLIENT_TEXT_BYTES).to_owned()));
     }
     if let Some(client) = call.client {
         attributes.push(KeyValue::new("client.address", client.ip().to_string()));

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::call::ServerName;
 use crate::codec::file::{FileError, read_own_file};
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
-use crate::codec::replace_file::DRAFT;
+use crate::codec::replace_file::DRAFT_SUFFIX;
 use crate::crypto::random_bytes;
 
 /// Error while opening a folder.
@@ -85,7 +85,7 @@ impl StoreFolder {
             let is_ours = |ending: &str| name.as_bytes().ends_with(ending.as_bytes());
             let written = entry.metadata().and_then(|metadata| metadata.modified());
             let is_old = written.is_ok_and(|at| now.duration_since(at).is_ok_and(|ago| ago > age));
-            if is_old && (is_ours(LISTS) || is_ours(DRAFT)) {
+            if is_old && (is_ours(LISTS) || is_ours(DRAFT_SUFFIX)) {
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -70,7 +70,7 @@ impl<'a> SchemaIndex<'a> {
         let maps = maps.iter().filter_map(|key| node.get(*key)?.as_object());
         found.extend(maps.flat_map(Map::values));
         let mut next: Vec<_> = found.into_iter().flat_map(nested_objects).collect();
-        for key in REFERENCES {
+        for key in REFERENCE_KEYWORDS {
             if let Some(Value::String(target)) = node.get(key) {
                 next.extend(self.resolve_reference(node, target)?);
                 let name = target.rsplit_once('#').map_or("", |(_, name)| name);
@@ -87,7 +87,7 @@ impl<'a> SchemaIndex<'a> {
         &self,
         node: SchemaNode<'a>,
     ) -> impl Iterator<Item = &'static str> {
-        REFERENCES.into_iter().filter(move |key| match node.get(*key) {
+        REFERENCE_KEYWORDS.into_iter().filter(move |key| match node.get(*key) {
             Some(Value::String(target)) => self.resolve_reference(node, target).is_err(),
             _ => false,
         })
@@ -97,7 +97,7 @@ impl<'a> SchemaIndex<'a> {
     pub(super) fn child_schemas(node: SchemaNode<'a>) -> impl Iterator<Item = SchemaNode<'a>> {
         let maps = ["properties", "patternProperties"];
         let maps = maps.into_iter().filter_map(|key| node.get(key)?.as_object());
-        let singles = PARTS.iter().filter_map(|key| node.get(*key));
+        let singles = PART_KEYWORDS.iter().filter_map(|key| node.get(*key));
         maps.flat_map(Map::values).chain(singles).flat_map(nested_objects)
     }
 
@@ -210,9 +210,10 @@ pub(super) fn node_address(node: SchemaNode<'_>) -> usize {
 /// could be the target of a reference.
 fn nested_values(node: SchemaNode<'_>) -> impl Iterator<Item = &Value> {
     node.iter().flat_map(|(key, value)| {
-        let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
-        let single =
-            (!MAPS.contains(&key.as_str()) && !DATA.contains(&key.as_str())).then_some(value);
+        let map = MAP_KEYWORDS.contains(&key.as_str()).then(|| value.as_object()).flatten();
+        let single = (!MAP_KEYWORDS.contains(&key.as_str())
+            && !DATA_KEYWORDS.contains(&key.as_str()))
+        .then_some(value);
         map.into_iter().flat_map(Map::values).chain(single)
     })
 }
@@ -233,16 +234,16 @@ fn unresolved_reference(target: &str) -> SchemaError {
 }
 
 /// Keywords with a value that maps names to subschemas.
-const MAPS: [&str; 6] =
+const MAP_KEYWORDS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords with a value that is data, of any shape.
-const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+const DATA_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that refer to another subschema.
-pub(crate) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+pub(crate) const REFERENCE_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords that apply subschemas to parts of the value.
-const PARTS: [&str; 8] = [
+const PART_KEYWORDS: [&str; 8] = [
     "items",
     "prefixItems",
     "additionalItems",

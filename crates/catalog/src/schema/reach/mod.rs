@@ -20,7 +20,7 @@ use trunkline_jsonrpc::nesting_depth;
 
 use super::SchemaError;
 use super::bounds::find_patterns;
-pub(crate) use index::REFERENCES;
+pub(crate) use index::REFERENCE_KEYWORDS;
 use index::{SchemaIndex, node_address};
 
 /// The longest chain of subschemas on one value.

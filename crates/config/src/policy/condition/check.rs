@@ -10,7 +10,7 @@ use cel::common::ast::{
 use super::fault::{ConditionFault, LocatedFault};
 use super::patterns::{self, CompiledPatterns};
 use super::reads::ConditionReads;
-use super::vocabulary::{CelType, FUNCTIONS, FunctionForm, VARIABLES};
+use super::vocabulary::{CONDITION_FUNCTIONS, CONDITION_VARIABLES, CelType, FunctionForm};
 use crate::wording::nearest_choice;
 
 /// The parts of a condition, as checked.
@@ -128,8 +128,9 @@ impl<'a> Checker<'a> {
         if let Some((_, of_loop)) = self.scope.iter().rev().find(|(bound, _)| *bound == name) {
             return Ok(*of_loop);
         }
-        let Some((known, found)) = VARIABLES.iter().find(|(known, _)| *known == name) else {
-            let names = VARIABLES.map(|(known, _)| known);
+        let Some((known, found)) = CONDITION_VARIABLES.iter().find(|(known, _)| *known == name)
+        else {
+            let names = CONDITION_VARIABLES.map(|(known, _)| known);
             let (name, help) = (name.to_owned(), suggest(name, &names));
             return Err(self.fault(part, ConditionFault::UnknownVariable { name, help }));
         };
@@ -175,7 +176,7 @@ impl<'a> Checker<'a> {
     fn global_variable(&self, part: &IdedExpr) -> Option<(&'static str, CelType)> {
         let Expr::Ident(name) = &part.expr else { return None };
         let is_of_loop = self.scope.iter().any(|(bound, _)| bound == name);
-        VARIABLES.iter().find(|(known, _)| known == name && !is_of_loop).copied()
+        CONDITION_VARIABLES.iter().find(|(known, _)| known == name && !is_of_loop).copied()
     }
 
     fn infer_call(
@@ -311,11 +312,11 @@ impl<'a> Checker<'a> {
         part: &'a IdedExpr,
         (name, call): (&str, &'a CallExpr),
     ) -> Result<CelType, LocatedFault> {
-        let of_name = || FUNCTIONS.iter().filter(|form| form.name == name);
+        let of_name = || CONDITION_FUNCTIONS.iter().filter(|form| form.name == name);
         let is_method = call.target.is_some();
         let form = of_name().find(|form| form.target.is_some() == is_method);
         let Some(form) = form else {
-            let names = FUNCTIONS.map(|form| form.name);
+            let names = CONDITION_FUNCTIONS.map(|form| form.name);
             let (name, help) = (name.to_owned(), suggest(name, &names));
             return Err(self.fault(part, ConditionFault::UnknownFunction { name, help }));
         };
@@ -368,7 +369,7 @@ impl<'a> Checker<'a> {
                 return Err(self.fault(&one.iter_range, ConditionFault::Type { expected, found }));
             }
         };
-        if VARIABLES.iter().any(|(name, _)| *name == one.iter_var) {
+        if CONDITION_VARIABLES.iter().any(|(name, _)| *name == one.iter_var) {
             let name = one.iter_var.clone();
             return Err(self.fault(part, ConditionFault::Shadowed { name }));
         }

@@ -36,7 +36,7 @@ enum RightSide {
 
 /// Adds the functions to an environment. A text cannot name them: `@` is no part of a name.
 pub(super) fn add_to(env: &mut Env) {
-    for (name, function) in FUNCTIONS {
+    for (name, function) in COMPARISON_FUNCTIONS {
         // If one of them were missing, each comparison would be an error.
         let _ = env.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
     }
@@ -84,9 +84,9 @@ fn replace_call(call: &mut CallExpr) {
         return;
     }
     let name = match call.func_name.as_str() {
-        operators::EQUALS => [EQUAL, EQUAL_TO_WRITTEN],
-        operators::NOT_EQUALS => [UNEQUAL, UNEQUAL_TO_WRITTEN],
-        operators::IN => [IN, IN_WRITTEN],
+        operators::EQUALS => [EQUAL_FUNCTION, EQUAL_TO_WRITTEN],
+        operators::NOT_EQUALS => [UNEQUAL_FUNCTION, UNEQUAL_TO_WRITTEN],
+        operators::IN => [IN_FUNCTION, IN_WRITTEN],
         _ => return,
     };
     let is_symmetric = call.func_name != operators::IN;
@@ -270,21 +270,21 @@ fn compare_operands<'b, 'v>(
     }
 }
 
-const EQUAL: &str = "@typed_equal";
+const EQUAL_FUNCTION: &str = "@typed_equal";
 const EQUAL_TO_WRITTEN: &str = "@typed_equal_to_written";
-const UNEQUAL: &str = "@typed_unequal";
+const UNEQUAL_FUNCTION: &str = "@typed_unequal";
 const UNEQUAL_TO_WRITTEN: &str = "@typed_unequal_to_written";
-const IN: &str = "@typed_in";
+const IN_FUNCTION: &str = "@typed_in";
 const IN_WRITTEN: &str = "@typed_in_written";
 
-const FUNCTIONS: [(&str, Function); 6] = [
-    (EQUAL, |both| {
+const COMPARISON_FUNCTIONS: [(&str, Function); 6] = [
+    (EQUAL_FUNCTION, |both| {
         compare_operands(&both, |left, right| values_equal(left, right, RightSide::Evaluated))
     }),
     (EQUAL_TO_WRITTEN, |both| {
         compare_operands(&both, |left, right| values_equal(left, right, RightSide::Written))
     }),
-    (UNEQUAL, |both| {
+    (UNEQUAL_FUNCTION, |both| {
         compare_operands(&both, |left, right| {
             values_equal(left, right, RightSide::Evaluated).map(|is| !is)
         })
@@ -294,7 +294,9 @@ const FUNCTIONS: [(&str, Function); 6] = [
             values_equal(left, right, RightSide::Written).map(|is| !is)
         })
     }),
-    (IN, |both| compare_operands(&both, |value, all| find_value(all, value, RightSide::Evaluated))),
+    (IN_FUNCTION, |both| {
+        compare_operands(&both, |value, all| find_value(all, value, RightSide::Evaluated))
+    }),
     (IN_WRITTEN, |both| {
         compare_operands(&both, |value, all| find_value(all, value, RightSide::Written))
     }),

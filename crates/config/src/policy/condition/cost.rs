@@ -157,8 +157,8 @@ impl<'a> Estimator<'a> {
 
 /// Returns true if a function's result has a fixed size, for any arguments.
 fn is_small(function: &str) -> bool {
-    const LARGE: [&str; 6] = ["_+_", "_?_:_", "_[_]", "string", "bytes", "dyn"];
-    !LARGE.contains(&function)
+    const COSTLY_FUNCTIONS: [&str; 6] = ["_+_", "_?_:_", "_[_]", "string", "bytes", "dyn"];
+    !COSTLY_FUNCTIONS.contains(&function)
 }
 
 fn literal_size(literal: &LiteralValue) -> ValueSize {

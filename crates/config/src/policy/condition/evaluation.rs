@@ -4,7 +4,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 use cel::common::types::CelBool;
 use cel::{Context, ExecutionError, IdedExpr, Value};
 
-use super::vocabulary::VARIABLES;
+use super::vocabulary::CONDITION_VARIABLES;
 
 /// A condition has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +126,9 @@ fn gather_names(part: &IdedExpr, names: &mut Vec<String>) {
 /// The text of a part that names a variable, or something in one, such as `arguments.list[0]`.
 fn named_path(part: &IdedExpr) -> Option<String> {
     match &part.expr {
-        Expr::Ident(name) => VARIABLES.iter().any(|(known, _)| known == name).then(|| name.clone()),
+        Expr::Ident(name) => {
+            CONDITION_VARIABLES.iter().any(|(known, _)| known == name).then(|| name.clone())
+        }
         Expr::Select(select) => Some(format!("{}.{}", named_path(&select.operand)?, select.field)),
         Expr::Call(call) if call.func_name == operators::INDEX => match &call.args[..] {
             [of, index] => Some(match &index.expr {

@@ -80,7 +80,7 @@ impl Condition {
         }
         check::check_brackets(text)?;
         // The parser is a dependency: a panic in it must not end the gateway.
-        let parsed = catch_unwind(AssertUnwindSafe(|| ENV.compile(text)));
+        let parsed = catch_unwind(AssertUnwindSafe(|| STANDARD_ENV.compile(text)));
         let program = match parsed {
             Ok(Ok(program)) => program,
             Ok(Err(errors)) => return Err(fault::from_parser(text, &errors)),
@@ -88,7 +88,7 @@ impl Condition {
         };
         let whole = program.expression();
         let found = Checker::new(program.source_info()).check(whole)?;
-        let mut root = Context::with_env(Arc::clone(&ENV));
+        let mut root = Context::with_env(Arc::clone(&STANDARD_ENV));
         patterns::add_to(&mut root, found.patterns);
         let root = Arc::new(root);
         let part = |expression: IdedExpr, reads: ConditionReads, split| {
@@ -167,7 +167,7 @@ impl Condition {
 }
 
 /// The standard functions and macros, without optional values.
-static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
+static STANDARD_ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib().with_optional_support(false);
     comparison::add_to(&mut env);
     Arc::new(env)

@@ -80,9 +80,9 @@ pub struct ConditionReads(Vec<(&'static str, MemberReads)>);
 impl ConditionReads {
     /// The members of a variable that it reads.
     pub fn of(&self, variable: &str) -> &MemberReads {
-        const NOTHING: &MemberReads = &MemberReads::Nothing;
+        const NO_MEMBERS: &MemberReads = &MemberReads::Nothing;
         let found = self.0.iter().find(|(name, _)| *name == variable);
-        found.map_or(NOTHING, |(_, reads)| reads)
+        found.map_or(NO_MEMBERS, |(_, reads)| reads)
     }
 
     /// The variables that it reads.

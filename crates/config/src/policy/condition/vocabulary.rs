@@ -59,7 +59,7 @@ impl CelType {
     }
 }
 
-const PRINCIPAL: RecordForm = RecordForm {
+const PRINCIPAL_FORM: RecordForm = RecordForm {
     name: "principal",
     members: &[
         ("name", CelType::Text),
@@ -69,11 +69,11 @@ const PRINCIPAL: RecordForm = RecordForm {
         ("actors", CelType::Texts),
     ],
 };
-const TOOL: RecordForm = RecordForm {
+const TOOL_FORM: RecordForm = RecordForm {
     name: "tool",
     members: &[("name", CelType::Text), ("native", CelType::Text), ("server", CelType::Text)],
 };
-const ITEM: RecordForm = RecordForm {
+const ITEM_FORM: RecordForm = RecordForm {
     name: "item",
     members: &[
         ("kind", CelType::Text),
@@ -82,11 +82,11 @@ const ITEM: RecordForm = RecordForm {
         ("server", CelType::Text),
     ],
 };
-const CLIENT: RecordForm = RecordForm {
+const CLIENT_FORM: RecordForm = RecordForm {
     name: "client",
     members: &[("name", CelType::Text), ("version", CelType::Text), ("era", CelType::Text)],
 };
-const REQUEST: RecordForm = RecordForm {
+const REQUEST_FORM: RecordForm = RecordForm {
     name: "request",
     members: &[
         ("method", CelType::Text),
@@ -97,15 +97,15 @@ const REQUEST: RecordForm = RecordForm {
 };
 
 /// The variables.
-pub(super) const VARIABLES: [(&str, CelType); 8] = [
-    ("principal", CelType::RecordForm(&PRINCIPAL)),
+pub(super) const CONDITION_VARIABLES: [(&str, CelType); 8] = [
+    ("principal", CelType::RecordForm(&PRINCIPAL_FORM)),
     ("claims", CelType::Map),
-    ("tool", CelType::RecordForm(&TOOL)),
-    ("item", CelType::RecordForm(&ITEM)),
+    ("tool", CelType::RecordForm(&TOOL_FORM)),
+    ("item", CelType::RecordForm(&ITEM_FORM)),
     ("annotations", CelType::Map),
     ("arguments", CelType::Map),
-    ("client", CelType::RecordForm(&CLIENT)),
-    ("request", CelType::RecordForm(&REQUEST)),
+    ("client", CelType::RecordForm(&CLIENT_FORM)),
+    ("request", CelType::RecordForm(&REQUEST_FORM)),
 ];
 
 /// One function: its name, its target, the types of its arguments, and its result.
@@ -125,7 +125,7 @@ const fn conversion(name: &'static str, result: CelType) -> FunctionForm {
 }
 
 /// The functions, besides the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
-pub(super) const FUNCTIONS: [FunctionForm; 13] = [
+pub(super) const CONDITION_FUNCTIONS: [FunctionForm; 13] = [
     method("contains", CelType::Bool),
     method("startsWith", CelType::Bool),
     method("endsWith", CelType::Bool),

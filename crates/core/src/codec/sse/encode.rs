@@ -12,7 +12,7 @@ pub fn message(data: &[u8]) -> Bytes {
 
 /// Encodes a `message` event with an `id` to resume after, and a `retry`.
 pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> Bytes {
-    let mut out = BytesMut::with_capacity(data.len() + ROOM);
+    let mut out = BytesMut::with_capacity(data.len() + FIELD_NAME_BYTES);
     out.put_slice(b"event: message\n");
     put_tags(&mut out, id, retry);
     put_data(&mut out, data);
@@ -36,7 +36,7 @@ impl OpenMessage {
     /// Returns the pieces of the event, with an `id` to resume after.
     pub fn finish(self, id: Option<&str>) -> Vec<Bytes> {
         let Self(mut pieces) = self;
-        let mut end = BytesMut::with_capacity(ROOM);
+        let mut end = BytesMut::with_capacity(FIELD_NAME_BYTES);
         end.put_u8(b'\n');
         put_tags(&mut end, id, None);
         end.put_u8(b'\n');
@@ -69,7 +69,7 @@ impl DataEncoder {
         if memchr::memchr2(b'\r', b'\n', &piece).is_none() {
             return piece;
         }
-        let mut out = BytesMut::with_capacity(piece.len() + ROOM);
+        let mut out = BytesMut::with_capacity(piece.len() + FIELD_NAME_BYTES);
         put_lines(&mut out, &piece);
         out.freeze()
     }
@@ -96,7 +96,7 @@ fn put_lines(out: &mut BytesMut, data: &[u8]) {
 /// Encodes the event that opens a stream: no message, only the `id` to resume after and the
 /// `retry`.
 pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
-    let mut out = BytesMut::with_capacity(id.len() + ROOM);
+    let mut out = BytesMut::with_capacity(id.len() + FIELD_NAME_BYTES);
     put_tags(&mut out, Some(id), retry);
     put_field(&mut out, b"data:", b"");
     out.put_u8(b'\n');
@@ -106,7 +106,7 @@ pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
 /// Encodes the last event before a connection is closed while its stream continues, with the delay
 /// before resuming.
 pub fn retry(after: Duration) -> Bytes {
-    let mut out = BytesMut::with_capacity(ROOM);
+    let mut out = BytesMut::with_capacity(FIELD_NAME_BYTES);
     put_tags(&mut out, None, Some(after));
     out.put_u8(b'\n');
     out.freeze()
@@ -139,4 +139,4 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Space for the field names around a message.
-const ROOM: usize = 64;
+const FIELD_NAME_BYTES: usize = 64;

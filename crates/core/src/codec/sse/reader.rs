@@ -160,7 +160,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         }
         let now = clock::now();
         let (since, lines) = match self.chatter {
-            Some((since, before)) if now - since < SECOND => (since, before + lines),
+            Some((since, before)) if now - since < ONE_SECOND => (since, before + lines),
             _ => (now, lines),
         };
         self.chatter = Some((since, lines));
@@ -272,7 +272,7 @@ pub enum ReopenAttempt<S> {
 /// Limit of the lines without an event, and events without a message, in a second: a server keeps a
 /// stream alive by one in many seconds.
 const MOST_CHATTER: usize = 1000;
-const SECOND: Duration = Duration::from_secs(1);
+const ONE_SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The backoff at which the reader gives up a stream, after six attempts in a row.

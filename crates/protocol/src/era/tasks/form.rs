@@ -73,7 +73,7 @@ impl<'a> Task<'a> {
         let members = Members::parse(raw).ok()?;
         let id = members.find("taskId").and_then(text)?.into_owned();
         let status = members.find("status").and_then(text)?;
-        let [_, (legacy, modern)] = RENAMED;
+        let [_, (legacy, modern)] = RENAMED_MEMBERS;
         let poll = members.find(modern).or_else(|| members.find(legacy));
         let poll = poll.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
         let poll = poll.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
@@ -147,11 +147,11 @@ fn lifted(task: &Task<'_>, kind: &str, status: TaskStatus, more: Option<(&str, &
     let taken = |key: &str| {
         key == "resultType"
             || more.is_some_and(|(more, _)| more == key)
-            || RENAMED.iter().any(|(_, modern)| *modern == key)
+            || RENAMED_MEMBERS.iter().any(|(_, modern)| *modern == key)
     };
     let mut has_ttl = false;
     for (key, value) in task.members.0.iter().filter(|(key, _)| !taken(key)) {
-        let renamed = RENAMED.iter().find(|(legacy, _)| legacy == key);
+        let renamed = RENAMED_MEMBERS.iter().find(|(legacy, _)| legacy == key);
         has_ttl |= key == "ttl";
         match renamed {
             _ if key == "status" => member(key, string(status.as_str()).as_bytes()),
@@ -171,25 +171,26 @@ fn lifted(task: &Task<'_>, kind: &str, status: TaskStatus, more: Option<(&str, &
 
 /// A call's params with a request for a task, for a Legacy server.
 pub fn as_task(params: &[u8]) -> Bytes {
-    rewrite(Some(params), &[TASK], &[(TASK, b"{}")])
+    rewrite(Some(params), &[TASK_MEMBER], &[(TASK_MEMBER, b"{}")])
 }
 
 /// A Modern client's params without the member that a Legacy server would read
 /// as a request for a task (SEP-2663, "Backward Compatibility": it has no
 /// meaning in Modern).
 pub fn without_task(params: &[u8]) -> Bytes {
-    rewrite(Some(params), &[TASK], &[])
+    rewrite(Some(params), &[TASK_MEMBER], &[])
 }
 
 /// Returns true if params request a task, in the form of 2025-11-25.
 pub fn asks_for_task(params: &[u8]) -> bool {
     memchr::memmem::find(params, b"\"task\"").is_some()
-        && Members::parse_with_duplicates(params).is_ok_and(|members| members.find(TASK).is_some())
+        && Members::parse_with_duplicates(params)
+            .is_ok_and(|members| members.find(TASK_MEMBER).is_some())
 }
 
-const TASK: &str = "task";
+const TASK_MEMBER: &str = "task";
 /// The members that are renamed, by their Legacy and Modern names.
-const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
+const RENAMED_MEMBERS: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
 
 #[cfg(test)]
 mod tests {
@@ -281,7 +282,7 @@ mod tests {
             let lifted = lift(&task, &TaskOutcome::Nothing(task.status));
             let mut back: Map<String, Value> = serde_json::from_slice(&lifted).unwrap();
             prop_assert_eq!(back.remove("resultType"), Some(json!("complete")));
-            for (legacy, modern) in RENAMED {
+            for (legacy, modern) in RENAMED_MEMBERS {
                 if let Some(value) = back.remove(modern) {
                     back.insert(legacy.into(), value);
                 }

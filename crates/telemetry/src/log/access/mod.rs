@@ -25,7 +25,7 @@ use super::sink::Sink;
 use crate::json_text::{
     SecondText, needs_no_escape, push_address, push_digits, push_integer, push_padded, push_text,
 };
-use crate::{CLIP, CallRecord};
+use crate::{CallRecord, MAX_CLIENT_TEXT_BYTES};
 
 /// The layer that writes the access log.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl CallRecord<'_> {
             principal = self.principal,
             address = self.address.map(tracing::field::display),
             profile = self.profile,
-            method = clip(self.method, CLIP),
+            method = clip(self.method, MAX_CLIENT_TEXT_BYTES),
             tool = self.public.tool(),
             native_tool = self.native.tool(),
             prompt = self.public.prompt(),
@@ -83,8 +83,8 @@ impl CallRecord<'_> {
             duration_ms = as_milliseconds(self.duration_us()),
             upstream_ms = self.upstream_us().map(as_milliseconds),
             trace_id = self.trace_id,
-            client_version = clip(self.client_version, CLIP),
-            server_version = self.server_version.map(|version| clip(version, CLIP)),
+            client_version = clip(self.client_version, MAX_CLIENT_TEXT_BYTES),
+            server_version = self.server_version.map(|version| clip(version, MAX_CLIENT_TEXT_BYTES)),
             transport = self.transport,
             "call"
         );
@@ -111,18 +111,18 @@ impl AccessLog {
         }
         let now = clock::unix_now();
         // A call may end while its thread ends.
-        let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        let mut scratch = LINE_SCRATCH.try_with(Cell::take).unwrap_or_default();
         let mut line = AccessLogLine { out: &mut scratch.line, style: self.style };
         line.write_line(record, scratch.second.of(now), now.subsec_micros());
         // The sink counts the lines that it drops.
         let _ = (&self.sink).write_all(&scratch.line);
         scratch.line.clear();
-        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+        let _ = LINE_SCRATCH.try_with(|kept| kept.set(scratch));
     }
 }
 
 thread_local! {
-    static SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
+    static LINE_SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
 }
 
 /// Buffers that a thread keeps between two lines.
@@ -194,7 +194,7 @@ impl AccessLogLine<'_> {
         field!(line, "principal", write_text, record.principal);
         field!(line, "address", write_address, record.address);
         field!(line, "profile", write_text, Some(record.profile));
-        field!(line, "method", write_text, Some(clip(record.method, CLIP)));
+        field!(line, "method", write_text, Some(clip(record.method, MAX_CLIENT_TEXT_BYTES)));
         field!(line, "tool", write_text, record.public.tool());
         field!(line, "native_tool", write_text, record.native.tool());
         field!(line, "prompt", write_text, record.public.prompt());
@@ -208,12 +208,17 @@ impl AccessLogLine<'_> {
         field!(line, "duration_ms", write_milliseconds, Some(record.duration_us()));
         field!(line, "upstream_ms", write_milliseconds, record.upstream_us());
         field!(line, "trace_id", write_text, record.trace_id);
-        field!(line, "client_version", write_text, Some(clip(record.client_version, CLIP)));
+        field!(
+            line,
+            "client_version",
+            write_text,
+            Some(clip(record.client_version, MAX_CLIENT_TEXT_BYTES))
+        );
         field!(
             line,
             "server_version",
             write_text,
-            record.server_version.map(|version| clip(version, CLIP))
+            record.server_version.map(|version| clip(version, MAX_CLIENT_TEXT_BYTES))
         );
         field!(line, "transport", write_word, Some(record.transport));
         by_style!(line, "\n", "\n", ",\"target\":\"trunkline::access\"}\n");
