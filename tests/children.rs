@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
+use trunkline::child::{Child, ChildSpec, Guardian, SpawnError};
 use trunkline::codec::lines::{LineError, LineReader};
-use trunkline::upstream::child::{Child, ChildSpec, Guardian, SpawnError};
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use trunkline::child::Guardian;
 use trunkline::code_mode::{
     CodePosition, ProtocolError, RunningScript, ScriptCall, ScriptError, ScriptEvent, ScriptFault,
     ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
 };
-use trunkline::upstream::child::Guardian;
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 

@@ -43,10 +43,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trunkline::call::ServerName;
-use trunkline::config::{Config, ConfigSource, SandboxConfig, ServerKind, SystemEnvironment};
-use trunkline::upstream::child::{
+use trunkline::child::{
     Child, ChildSpec, Guardian, ResourceBounds, SandboxPolicy, UserIds, probe_sandbox,
 };
+use trunkline::config::{Config, ConfigSource, SandboxConfig, ServerKind, SystemEnvironment};
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::call::{Client, Principal, ServerName};
 use crate::catalog::{Catalog, Kind};
+use crate::child::sandbox_gap;
 use crate::clock;
 use crate::config::{ClientConfig, ClientKey, ServerKind, StartChoice};
 use crate::crypto::sha256;
@@ -24,7 +25,6 @@ use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::{ReloadOutcome, ServerMetric};
 use crate::text::{error_chain, escape_controls};
-use crate::upstream::child::sandbox_gap;
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
     Server, ServerOverview,

@@ -12,13 +12,13 @@ use super::scan::scan_servers;
 use super::serve::settings;
 use super::shell_habits::{describe_home_paths, describe_joined_commands};
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
+use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{
     Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
     forwarded_credentials,
 };
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
-use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 
 /// `trunkline check`
 #[derive(Debug, Args)]

@@ -41,11 +41,11 @@ use clap::{Args, Parser, Subcommand};
 
 use trunkline_examples::Example;
 
+use crate::child::{SandboxCommand, run_guardian, run_launcher};
 use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
 use crate::text::{error_chain, escape_controls, escape_invisible};
-use crate::upstream::child::{SandboxCommand, run_guardian, run_launcher};
 
 /// An MCP gateway: one URL in front of many MCP servers
 ///

@@ -13,6 +13,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::call::{Abilities, ServerName};
 use crate::catalog::{Kind, MergeFault};
+use crate::child::Guardian;
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
@@ -20,7 +21,6 @@ use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger}
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
-use crate::upstream::child::Guardian;
 use crate::upstream::{self, GrantBook, LoginRelays, ServerContext, SubscriptionHub};
 
 use super::view_cache::ViewBuilder;

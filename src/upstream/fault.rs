@@ -12,12 +12,12 @@ use http::{HeaderName, StatusCode};
 use tokio::task::JoinError;
 
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, VersionFault};
+use crate::child::SpawnError;
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
 use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
-use crate::upstream::child::SpawnError;
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::openapi::document::DocumentFault;
 use crate::upstream::transport::http::aws::SignatureFault;

@@ -7,12 +7,11 @@
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
 //! messages outside responses. [`credentials`] chooses the token for a request, and [`outbound`]
-//! sends requests to URLs that are learned at run time. [`openapi`] reads descriptions of plain HTTP APIs,
-//! and [`child`] starts child processes and confines them. [`login_relay`] forwards logins of clients to authorization servers, and
+//! sends requests to URLs that are learned at run time. [`openapi`] reads descriptions of plain HTTP
+//! APIs. [`login_relay`] forwards logins of clients to authorization servers, and
 //! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
 //! this: they hand over a permitted call and receive a reply.
 
-pub mod child;
 mod credentials;
 mod embedding_service;
 mod fault;

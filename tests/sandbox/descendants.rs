@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
-use trunkline::upstream::child::{Child, Guardian};
+use trunkline::child::{Child, Guardian};
 
 use crate::{TRUNKLINE, python, sandbox};
 

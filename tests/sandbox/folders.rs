@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+use trunkline::child::ChildSpec;
 use trunkline::config::{Config, ConfigSource, ServerKind, SystemEnvironment};
-use trunkline::upstream::child::ChildSpec;
 
 use crate::{TRUNKLINE, run};
 

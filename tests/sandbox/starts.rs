@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use trunkline::call::ServerName;
+use trunkline::child::{Child, ChildSpec, Guardian};
 use trunkline::config::{Config, ConfigSource, ServerKind, SystemEnvironment};
-use trunkline::upstream::child::{Child, ChildSpec, Guardian};
 
 use crate::{TRUNKLINE, run};
 

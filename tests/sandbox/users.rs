@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use trunkline::child::{ChildSpec, probe_sandbox};
 use trunkline::config::{Config, ConfigSource, ServerKind, SystemEnvironment};
-use trunkline::upstream::child::{ChildSpec, probe_sandbox};
 
 use crate::{TRUNKLINE, run};
 

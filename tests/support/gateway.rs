@@ -9,13 +9,13 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use tempfile::TempDir;
+use trunkline::child::Guardian;
 use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Doors, Reloader, Running};
 use trunkline::codec::file::FileError;
 use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
 use trunkline::crypto::sha256;
 use trunkline::telemetry::metrics::ReloadOutcome;
-use trunkline::upstream::child::Guardian;
 
 use super::client::{Client, Reply, Said};
 use super::upstream::Kind;

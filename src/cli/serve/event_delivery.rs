@@ -10,12 +10,12 @@ use tokio::process::ChildStdin;
 use tokio::task::spawn_blocking;
 
 use crate::call::ServerName;
+use crate::child::{Child, ChildSpec, Guardian};
 use crate::config::{Config, EventsConfig};
 use crate::telemetry::events::{
     EventDelivery, EventProgram, EventReceiver, EventSettings, RunningProgram, SigningKey,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::child::{Child, ChildSpec, Guardian};
 
 /// Starts the delivery of a configuration's events.
 pub(super) async fn start_events(

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
+use crate::child::Guardian;
 use crate::clock;
 use crate::config::{Config, ConfigSource, LogFormatChoice, PinsChoice};
 use crate::crypto::random_bytes;
@@ -40,7 +41,6 @@ use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevel
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 use crate::text::error_chain;
-use crate::upstream::child::Guardian;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
 use super::{CommonArgs, OPEN, print_error, report_error};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::admin::StatusReport;
+use crate::child::Guardian;
 use crate::cli::{CommonArgs, OPEN};
 use crate::codec::file::FileReader;
 use crate::config::{
@@ -20,7 +21,6 @@ use crate::telemetry::events::{EventDelivery, LifecycleEvent};
 use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
-use crate::upstream::child::Guardian;
 
 use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, memory, settings};

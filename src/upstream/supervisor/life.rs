@@ -11,7 +11,7 @@ use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 use crate::telemetry::metrics::ServerMetric;
 
-use crate::upstream::child::Child;
+use crate::child::Child;
 use crate::upstream::lists::EVERY_KIND;
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::dependence::ListDependence;

@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::mcp::Era;
 
-use crate::upstream::child::{Child, ChildSpec};
+use crate::child::{Child, ChildSpec};
 use crate::upstream::credentials::GrantOwner;
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::supervisor::life::Life;

@@ -22,7 +22,7 @@ use crate::policy::{Holder, ShareBounds, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
-use crate::upstream::child::Guardian;
+use crate::child::Guardian;
 use crate::upstream::credentials::{GrantBook, ServerAuthorizer};
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;

@@ -8,8 +8,8 @@ use crate::config::{ServerConfig, ServerKind as Transport};
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 
+use crate::child::Child;
 use crate::upstream::UpstreamError;
-use crate::upstream::child::Child;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::peer::Peer;
 use crate::upstream::transport::http::HttpServer;

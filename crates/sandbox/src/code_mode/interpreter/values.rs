@@ -3,9 +3,10 @@
 use rquickjs::{Coerced, Ctx, Error, Object, Type, Value};
 use serde_json::value::RawValue;
 
+use trunkline_core::text::clip;
+
 use crate::code_mode::ScriptLimits;
 use crate::code_mode::fault::{CodePosition, ScriptFault};
-use crate::text::clip;
 
 /// Formats a value like `console.log`. An error thrown by a getter or `toJSON` is part of the text.
 pub(super) fn describe<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {

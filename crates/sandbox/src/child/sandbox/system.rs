@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use trunkline_config::SandboxConfig;
+
 use super::super::ChildSpec;
 use super::policy::{SandboxPolicy, UserIds};
-use crate::config::SandboxConfig;
 
 /// Adds the paths that programs need from the system, as far as they exist.
 pub(super) fn add_system(
@@ -41,7 +42,7 @@ pub(super) fn add_system(
 }
 
 /// A folder that is withheld from a child because it contains a file of the gateway.
-pub(in crate::upstream::child) struct WithheldFolder {
+pub(crate) struct WithheldFolder {
     folder: PathBuf,
     /// The rest of its content.
     others: Vec<PathBuf>,
@@ -67,7 +68,7 @@ impl fmt::Display for WithheldFolder {
 }
 
 /// Returns the folders that are withheld from a child.
-pub(in crate::upstream::child) fn withheld_folders(
+pub(crate) fn withheld_folders(
     config: &SandboxConfig,
     spec: &ChildSpec,
     environment: &[(OsString, OsString)],

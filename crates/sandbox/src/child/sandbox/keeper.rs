@@ -27,9 +27,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Interval, interval_at, sleep};
 
+use trunkline_core::clock;
+
 use super::disk_usage::exceeds_size;
 use super::policy::TemporaryBound;
-use crate::clock;
 
 /// Starts the launcher with these arguments as the child, and returns when the child exits.
 pub(super) fn keep_child(

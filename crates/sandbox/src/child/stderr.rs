@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::call::ServerName;
-use crate::clock;
-use crate::codec::lines::{LineError, LineReader};
-use crate::config::ServerSecrets;
-use crate::text::escape_controls;
+use trunkline_config::ServerSecrets;
+use trunkline_core::clock;
+use trunkline_core::codec::lines::{LineError, LineReader};
+use trunkline_core::text::escape_controls;
+use trunkline_protocol::call::ServerName;
 
 /// The task that reads a child's standard error, and the last lines.
 #[derive(Debug)]

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use trunkline_config::SandboxConfig;
+
 use super::super::ChildSpec;
 use super::system::add_system;
 use super::temporary::TemporaryFolder;
 use super::user::{find_user, own_user};
-use crate::config::SandboxConfig;
 
 /// Rights of a child. The launcher enforces all of it or fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,7 +243,7 @@ impl SandboxPolicy {
     }
 
     /// Returns the policy for the log. Of the denied system calls it contains only the number.
-    pub(in crate::upstream::child) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let Self { read, write, execute, connect, bind, scopes, denied, bounds, user, .. } = self;
         let (denied, sockets, groups) = (denied.len(), self.sockets, &self.groups);
         format!(
@@ -253,7 +254,7 @@ impl SandboxPolicy {
 }
 
 /// A child's policy and its own folders.
-pub(in crate::upstream::child) struct SandboxedChild {
+pub(crate) struct SandboxedChild {
     pub(crate) policy: SandboxPolicy,
     /// Its folder for temporary files, if it has one.
     pub(crate) temporary: Option<TemporaryFolder>,
@@ -284,7 +285,7 @@ const HOMES: [(&str, &str); 5] = [
 ];
 
 /// Builds the policy of a child with this environment.
-pub(in crate::upstream::child) fn prepare_sandbox(
+pub(crate) fn prepare_sandbox(
     config: &SandboxConfig,
     spec: &ChildSpec,
     environment: &[(OsString, OsString)],
@@ -358,7 +359,7 @@ fn call_groups(config: &SandboxConfig, home: Option<&Path>) -> BTreeSet<CallGrou
 
 /// Returns a description of the restriction that this system does not enforce, if the sandbox does
 /// not insist on it.
-pub(in crate::upstream::child) fn find_gap(config: &SandboxConfig) -> Option<&'static str> {
+pub(crate) fn find_gap(config: &SandboxConfig) -> Option<&'static str> {
     (config.scopes.is_none() && !can_restrict_scopes()).then_some(SCOPES_MISSING)
 }
 

@@ -5,7 +5,7 @@
 //! confines itself ([`confinement`]) before it receives the code, interprets the code with QuickJS,
 //! and sends its parent a request for each tool call, one line of JSON a message ([`messages`]).
 //! The caller of this module decides about each call and makes it. This module knows neither policy
-//! nor catalog, and uses `upstream` for its child processes only.
+//! nor catalog.
 //!
 //! Every quantity has a bound ([`ScriptLimits`]). The child enforces it so that the script gets an
 //! error; the parent enforces it once more where it can, because the child runs foreign code and is

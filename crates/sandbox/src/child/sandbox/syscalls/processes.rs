@@ -2,7 +2,7 @@
 //! others.
 
 use super::{ArgumentTest, RefusedCalls};
-use crate::upstream::child::sandbox::policy::SandboxError;
+use crate::child::sandbox::policy::SandboxError;
 
 /// Refuses calls that name a process other than the caller as 0, those that name groups and users,
 /// and those that request precedence over others, which root could have.

@@ -12,17 +12,18 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use trunkline_core::clock;
+use trunkline_core::codec::lines::{LineError, LineReader};
+use trunkline_core::text::clip;
+use trunkline_protocol::call::ServerName;
+
 use super::fault::ProtocolError;
 use super::messages::{
     AnswerMessage, CallAnswer, CallMessage, EndMessage, MAX_PIECE, WorkerMessage,
     longest_from_worker, write_line,
 };
 use super::{ScriptError, ScriptFault, ScriptLimits, ScriptRequest};
-use crate::call::ServerName;
-use crate::clock;
-use crate::codec::lines::{LineError, LineReader};
-use crate::text::clip;
-use crate::upstream::child::{Child, Guardian};
+use crate::child::{Child, Guardian};
 
 /// A tool call of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +275,12 @@ impl RunningScript {
             return ScriptFault::Died;
         };
         let words = child.process.last_words();
-        tracing::debug!(?status, ?words, "a process that runs code has died");
+        tracing::debug!(
+            target: "trunkline::code_mode::runner",
+            ?status,
+            ?words,
+            "a process that runs code has died"
+        );
         cause_of_death(status, &words, &self.limits)
     }
 }

@@ -1,6 +1,6 @@
 //! Child processes: spawn, run, stop, reap.
 //!
-//! This module knows processes only; the stdio transport speaks MCP over their pipes. It
+//! This module knows processes only; the gateway's stdio transport speaks MCP over their pipes. It
 //! guarantees:
 //!
 //! - *No orphans.* A child leads a process group of its own, and the group ends with it: when the
@@ -33,12 +33,13 @@ use rustix::process::Signal;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::call::ServerName;
-use crate::config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
-use crate::text::error_chain;
 use group::Group;
 use sandbox::{TemporaryFolder, find_gap, prepare_sandbox, withheld_folders};
 use stderr::StderrLog;
+
+use trunkline_config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
+use trunkline_core::text::error_chain;
+use trunkline_protocol::call::ServerName;
 
 pub use guardian::{Guardian, run_guardian};
 pub use sandbox::{
@@ -258,6 +259,7 @@ impl Child {
         let status = self.leader_exited().await;
         if status.success() && !self.lease.group.is_gone() {
             tracing::debug!(
+                target: "trunkline::upstream::child",
                 pid = self.lease.group.id(),
                 "a child has exited, and another process may hold its pipes"
             );
@@ -291,7 +293,12 @@ impl Child {
         }
         let status = self.process.wait().await.unwrap_or_else(|error| {
             // Happens only if other code reaps this process's children.
-            tracing::warn!(pid = self.lease.group.id(), %error, "a child's exit status is lost");
+            tracing::warn!(
+                target: "trunkline::upstream::child",
+                pid = self.lease.group.id(),
+                %error,
+                "a child's exit status is lost"
+            );
             ExitStatus::from_raw(Signal::KILL.as_raw())
         });
         self.status = Some(status);
@@ -392,9 +399,15 @@ fn prepare(
     let sandboxed = prepare_sandbox(config, spec, &environment).map_err(unusable)?;
     let policy = sandboxed.policy.to_json().map_err(unusable)?;
     let allowed = sandboxed.policy.describe();
-    tracing::info!(%server, program = spec.program, allowed, "starts in a sandbox");
+    tracing::info!(
+        target: "trunkline::upstream::child",
+        %server,
+        program = spec.program,
+        allowed,
+        "starts in a sandbox"
+    );
     if let Some(gap) = find_gap(config) {
-        tracing::warn!(%server, "{gap}");
+        tracing::warn!(target: "trunkline::upstream::child", %server, "{gap}");
     }
     let mut command = Command::new(launcher());
     command.args(["sandbox", "--keep", "--policy", &policy, "--", &spec.program]);

@@ -75,7 +75,7 @@ pub(super) const FILE_SETATTR: c_long = 469;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::child::DENIED_SYSCALLS;
+    use crate::child::DENIED_SYSCALLS;
 
     #[test]
     fn every_denied_call_has_a_number() {

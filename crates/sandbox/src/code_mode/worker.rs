@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use trunkline_core::text::error_chain;
+
 use super::probe::Probe;
-use crate::text::error_chain;
 
 /// Task of the child after its confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -219,7 +219,7 @@ fn takes_object(ctx: &Ctx<'_>, name: &str) -> Error {
 
 /// Returns the message for an unknown tool, with the names of similar tools.
 fn explain_unknown(tools: &[ScriptTool], name: &str) -> String {
-    let name = crate::text::clip(name, MAX_NAME);
+    let name = trunkline_core::text::clip(name, MAX_NAME);
     let mut near: Vec<_> = tools
         .iter()
         .map(|tool| (nearness(tool, name), &tool.function))

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use trunkline_core::text::clip;
+
 use crate::code_mode::messages::{MAX_PIECE, WorkerMessage, write_line};
-use crate::text::clip;
 
 /// Writes messages, and counts the printed bytes.
 pub(super) struct Outbox {

@@ -11,13 +11,14 @@ use data_encoding::HEXLOWER;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::geteuid;
 
+use trunkline_core::crypto::random_bytes;
+
 use super::policy::UserIds;
-use crate::crypto::random_bytes;
 
 /// The folder. Dropping this removes it with all its content. If the process is killed, the next
 /// one that creates a folder removes it.
 #[derive(Debug)]
-pub(in crate::upstream::child) struct TemporaryFolder {
+pub(crate) struct TemporaryFolder {
     path: PathBuf,
     /// Locked: a folder without a lock belongs to a process that is gone.
     _lock: File,
@@ -66,7 +67,12 @@ impl Drop for TemporaryFolder {
         let path = std::mem::take(&mut self.path);
         let remove = move || {
             if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove temporary files");
+                tracing::warn!(
+                    target: "trunkline::upstream::child::sandbox::temporary",
+                    path = %path.display(),
+                    %error,
+                    "cannot remove temporary files"
+                );
             }
         };
         match tokio::runtime::Handle::try_current() {
@@ -101,7 +107,12 @@ fn remove_abandoned(parent: &Path) {
         }
         let Ok(_lock) = lock_folder(&path) else { continue };
         if let Err(error) = fs::remove_dir_all(&path) {
-            tracing::warn!(path = %path.display(), %error, "cannot remove temporary files of an earlier run");
+            tracing::warn!(
+                target: "trunkline::upstream::child::sandbox::temporary",
+                path = %path.display(),
+                %error,
+                "cannot remove temporary files of an earlier run"
+            );
         }
     }
 }

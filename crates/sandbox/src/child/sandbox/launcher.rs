@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use trunkline_core::text::error_chain;
+
 use super::policy::{SandboxError, SandboxPolicy};
-use crate::text::error_chain;
 
 /// Action of the launcher.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! is refused here.
 
 use super::{ArgumentTest, RefusedCalls};
-use crate::upstream::child::sandbox::policy::{InetSockets, SandboxError, SocketPolicy};
+use crate::child::sandbox::policy::{InetSockets, SandboxError, SocketPolicy};
 
 /// Refuses all sockets except the allowed ones, and socket pairs that can send elsewhere.
 pub(super) fn refuse_others(

@@ -3,8 +3,9 @@
 
 use std::ffi::OsString;
 
+use trunkline_config::child_inherits;
+
 use super::ChildSpec;
-use crate::config::child_inherits;
 
 /// Returns the environment of a child: the safe variables of `inherited`, those that the
 /// configuration passes, and those that it sets, which take precedence.

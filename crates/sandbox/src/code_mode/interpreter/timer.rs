@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::clock;
+use trunkline_core::clock;
 
 /// Counts the processor time of this thread from the start of a script.
 pub(super) struct CpuTimer {

@@ -10,7 +10,7 @@
 use std::io;
 
 use super::ScriptLimits;
-use crate::upstream::child::SandboxError;
+use crate::child::SandboxError;
 
 /// Error of confining the child.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub(super) fn confine_process(
 ) -> Result<(), ConfinementError> {
     use std::collections::BTreeSet;
 
-    use crate::upstream::child::{
+    use crate::child::{
         ResourceBounds, SandboxPolicy, can_restrict_ports, can_restrict_scopes, enter_sandbox,
     };
 
@@ -69,7 +69,7 @@ pub(super) fn confine_process(
         ..SandboxPolicy::default()
     };
     // The first read of a clock asks the kernel for its clock data, which the filter forbids.
-    let _found = crate::clock::thread_cpu_time();
+    let _found = trunkline_core::clock::thread_cpu_time();
     limit_cpu_time(limits)?;
     // The gateway and its servers come first.
     rustix::process::setpriority_process(None, LOWEST_PRIORITY)

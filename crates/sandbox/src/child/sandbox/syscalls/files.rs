@@ -4,7 +4,7 @@ use libc::c_long;
 
 use super::numbers::{FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT};
 use super::{ArgumentTest, RefusedCalls};
-use crate::upstream::child::sandbox::policy::SandboxError;
+use crate::child::sandbox::policy::SandboxError;
 
 /// Refuses changes of owners, extended attributes and flags.
 pub(super) fn refuse_owners(refused: &mut RefusedCalls) -> Result<(), SandboxError> {

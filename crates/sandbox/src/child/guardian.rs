@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::clock;
+use trunkline_core::clock;
 
 use super::group::Group;
 
@@ -100,7 +100,11 @@ impl Guardian {
         let Some(helper) = &self.0 else { return };
         let mut helper = helper.lock();
         if let Err(error) = change(&mut helper).or_else(|_died| helper.replace()) {
-            tracing::warn!(%error, "no guardian: children outlive a gateway that is killed");
+            tracing::warn!(
+                target: "trunkline::upstream::child::guardian",
+                %error,
+                "no guardian: children outlive a gateway that is killed"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::upstream::child::SpawnError;
+use crate::child::SpawnError;
 
 /// Reason that a script was not started.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Namespaces through the creation of processes.
 
 use super::{ArgumentTest, RefusedCalls};
-use crate::upstream::child::sandbox::policy::SandboxError;
+use crate::child::sandbox::policy::SandboxError;
 
 /// Refuses a `clone` that requests a namespace. A filter cannot see the arguments of `clone3`, so
 /// `clone3` fails as on a kernel without it, and programs use `clone` instead.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use trunkline_config::{ChildUser, OwnUser, UidRange};
+use trunkline_core::crypto::sha256;
+
 use super::policy::{SandboxError, UserIds};
-use crate::config::{ChildUser, OwnUser, UidRange};
-use crate::crypto::sha256;
 
 /// Returns the numbers of a user.
 pub(super) fn find_user(user: &ChildUser) -> Result<UserIds, SandboxError> {
