@@ -15,8 +15,9 @@ use url::Url;
 use crate::call::ProfileName;
 use crate::config::{Config, HttpConfig, HttpTransport, Secret, StateDir};
 use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
+use crate::http_client::HttpClient;
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
-use crate::upstream::{HttpClient, UpstreamError};
+use crate::text::error_chain;
 
 use super::serve::core_dumps::limit_core_dumps;
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
@@ -180,7 +181,7 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
         oauth: None,
         aws: None,
     };
-    HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: UpstreamError| fault.chain())
+    HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault| error_chain(&fault))
 }
 
 /// Parses `NAME: VALUE`. Error messages do not contain the value.

@@ -3,24 +3,24 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use tokio::task::JoinError;
 
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, VersionFault};
 use crate::child::SpawnError;
+use crate::codec::body::BodyError;
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
+use crate::http_client::{HttpError, HttpSetupFault, TransportError};
 use crate::jsonrpc::FrameFault;
 use crate::policy::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::openapi::document::DocumentFault;
-use crate::upstream::transport::http::aws::SignatureFault;
 
 /// Error of a call to a server. Cheap to clone, because a lost connection fails many calls. Rare
 /// and large evidence is boxed, because results that may contain an error are moved on every call.
@@ -166,6 +166,39 @@ impl From<AnswerFault> for UpstreamError {
     }
 }
 
+impl From<HttpError> for UpstreamError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Connect(source) => Self::Connect(source),
+            HttpError::Broken(fault) => Self::Broken(fault),
+            HttpError::Redirect { to } => Self::Redirect { to },
+            HttpError::Encoding { found } => Self::Encoding { found },
+            HttpError::Undecodable { coding, source } => Self::Undecodable { coding, source },
+            HttpError::TooLarge { limit } => Self::TooLarge { limit },
+            HttpError::Chatter { limit } => Self::Chatter { limit },
+            HttpError::Setup(fault) => SetupFault::Http(*fault).into(),
+        }
+    }
+}
+
+impl From<TransportError> for UpstreamError {
+    fn from(fault: TransportError) -> Self {
+        HttpError::from(fault).into()
+    }
+}
+
+impl From<BodyError<TransportError>> for UpstreamError {
+    fn from(error: BodyError<TransportError>) -> Self {
+        HttpError::from(error).into()
+    }
+}
+
+impl From<HttpSetupFault> for UpstreamError {
+    fn from(fault: HttpSetupFault) -> Self {
+        SetupFault::Http(fault).into()
+    }
+}
+
 impl From<SetupFault> for UpstreamError {
     fn from(fault: SetupFault) -> Self {
         Self::Setup(Box::new(fault))
@@ -175,32 +208,12 @@ impl From<SetupFault> for UpstreamError {
 /// A setting, or a resource of this machine, that cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SetupFault {
-    /// Requests cannot be sent to the URL.
-    #[error("the url is not an absolute http or https URL")]
-    Url,
-    /// The value of a configured header is invalid.
-    #[error("the header {name} has an invalid value")]
-    Header {
-        /// The header.
-        name: HeaderName,
-    },
-    /// The file of root certificates cannot be used.
-    #[error("the CA file {} cannot be used", path.display())]
-    Ca {
-        /// The file.
-        path: PathBuf,
-        /// The fault in the file.
-        source: Arc<dyn Error + Send + Sync>,
-    },
+    /// A setting of the requests to the server.
+    #[error(transparent)]
+    Http(HttpSetupFault),
     /// The certificate files were not read in time.
     #[error("the certificates cannot be read")]
     Files(#[source] Arc<ReadError>),
-    /// A request cannot be signed.
-    #[error(transparent)]
-    Signature(SignatureFault),
-    /// TLS cannot be set up.
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
     /// The pipe from a child cannot be used.
     #[error("the pipe to the child cannot be used")]
     Pipe(#[source] Arc<io::Error>),
@@ -412,6 +425,25 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_the_http_client_keeps_its_text() {
+        let error = || Arc::new(io::Error::other("cause"));
+        for error in [
+            HttpError::Connect(error()),
+            HttpError::Broken(Arc::new(TransportError::Closed)),
+            HttpError::Redirect { to: "https://a.test/".to_owned() },
+            HttpError::Encoding { found: "zstd".to_owned() },
+            HttpError::Undecodable { coding: "br", source: error() },
+            HttpError::TooLarge { limit: 7 },
+            HttpError::Chatter { limit: 7 },
+            HttpSetupFault::Ca { path: "ca.pem".into(), source: error() }.into(),
+            HttpSetupFault::Url.into(),
+        ] {
+            let shown = error_chain(&error);
+            assert_eq!(UpstreamError::from(error).chain(), shown);
+        }
+    }
+
+    #[test]
     fn a_client_learns_no_path_no_address_and_nothing_that_the_child_wrote() {
         let secret = "hunter2";
         let error = || Arc::new(io::Error::other(secret));
@@ -421,7 +453,7 @@ mod tests {
                 cause: ExitCause::OutputClosed,
                 last_line,
             })),
-            SetupFault::Ca { path: secret.into(), source: error() }.into(),
+            HttpSetupFault::Ca { path: secret.into(), source: error() }.into(),
             UpstreamError::Redirect { to: format!("https://a.test/?key={secret}") },
             UpstreamError::Connect(error()),
             UpstreamError::Broken(error()),

@@ -22,8 +22,10 @@ use crate::mcp::MediaType;
 use crate::text::{clip, error_chain};
 
 use super::credentials::{NO_DOCUMENT, metadata_places};
-use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object};
 use super::supervisor::shared::ServerContext;
+use crate::http_client::outbound::{
+    OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object,
+};
 
 /// Error while fetching the keys of an issuer.
 #[derive(Debug, thiserror::Error)]

@@ -6,9 +6,8 @@
 //! must be isolated ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
-//! messages outside responses. [`credentials`] chooses the token for a request, and [`outbound`]
-//! sends requests to URLs that are learned at run time. [`openapi`] reads descriptions of plain HTTP
-//! APIs. [`login_relay`] forwards logins of clients to authorization servers, and
+//! messages outside responses. [`credentials`] chooses the token for a request. [`openapi`] reads
+//! descriptions of plain HTTP APIs. [`login_relay`] forwards logins of clients to authorization servers, and
 //! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
 //! this: they hand over a permitted call and receive a reply.
 
@@ -21,7 +20,6 @@ mod lists;
 mod login_relay;
 mod notifications;
 mod openapi;
-mod outbound;
 mod owner;
 mod peer;
 mod read_cache;
@@ -50,7 +48,6 @@ pub use notifications::{
     SubscriptionRefusal, Subscriptions, Topic,
 };
 pub use openapi::document::{DocumentFault, MANY_TOOLS};
-pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use peer::{ChangeCapabilities, Peer};
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
@@ -59,10 +56,7 @@ pub use supervisor::lists::first_list::{FirstList, ListPatience};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
-pub use transport::http::aws::SignatureFault;
-pub use transport::http::{
-    HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
-};
+pub use transport::http::{SessionCell, is_session_lost};
 pub use transport::openapi::{ApiSurvey, SurveyedTool, survey_api};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
 use trunkline::config::{HttpConfig, HttpTransport, Secret};
 use trunkline::downstream::stdio::{BridgeBounds, BridgeEnd, Here, McpPeer, There, serve};
-use trunkline::upstream::HttpClient;
+use trunkline::http_client::HttpClient;
 
 use super::{Gateway, within};
 

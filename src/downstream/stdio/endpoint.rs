@@ -8,7 +8,8 @@ use http::{Request, Response, Uri};
 use crate::call::PeerAddress;
 use crate::call::{Failure, GatewayFault};
 use crate::downstream::{Body, McpService, Unauthenticated, refusal};
-use crate::upstream::{HttpClient, ResponseBody};
+use crate::http_client::{HttpClient, ResponseBody};
+use crate::upstream::UpstreamError;
 
 /// An MCP endpoint that answers HTTP-shaped requests.
 pub trait McpPeer: Send + Sync + 'static {
@@ -83,7 +84,8 @@ impl McpPeer for There {
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, Failure> {
         let (head, body) = request.into_parts();
-        self.0.send(&head.method, &head.headers, body).await.map_err(|fault| {
+        self.0.send(&head.method, &head.headers, body).await.map_err(|error| {
+            let fault = UpstreamError::from(error);
             tracing::warn!("no response from the gateway: {}", fault.chain());
             GatewayFault::Transport(fault.public()).into()
         })

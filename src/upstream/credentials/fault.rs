@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::http_client::outbound::OutboundFault;
 use crate::text::one_line;
-use crate::upstream::outbound::OutboundFault;
 use crate::vault::VaultError;
 
 use super::grants::held_token::HeldTokenFault;

@@ -37,7 +37,9 @@ use super::credentials::{
     AuthServerMetadata, ExpectedIssuer, FORM, LoginFault, MetadataFault, OauthParameters,
     ParameterFault, PkceDemand, RESOURCE, find_auth_server,
 };
-use super::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest, Remedy};
+use crate::http_client::outbound::{
+    OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest, Remedy,
+};
 
 use checks::{GRANTS, check_authorization, check_redirect, check_token_request};
 

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::config::{
     CommandConfig, EraChoice, HttpConfig, HttpTransport, OpenApiConfig, ServerKind,
 };
+use crate::http_client::HttpClient;
 use crate::mcp::Era;
 
 use crate::child::{Child, ChildSpec};
@@ -105,7 +106,7 @@ impl Life<'_> {
     /// once it is open.
     async fn open_sse(
         &self,
-        client: Arc<http::HttpClient>,
+        client: Arc<http::ServerClient>,
     ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let limit = config.max_response;
@@ -126,7 +127,7 @@ impl Life<'_> {
 
     /// Returns the HTTP client of all instances. It is created anew for each start of the main
     /// instance, because the certificate file may have been corrected since.
-    async fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
+    async fn client(&self, config: &HttpConfig) -> Result<Arc<http::ServerClient>, UpstreamError> {
         let instance = self.instance;
         let credentials = self.credentials();
         let shares = !instance.is_main() && credentials.as_ref().is_none_or(is_of_gateway);
@@ -134,14 +135,11 @@ impl Life<'_> {
             return Ok(Arc::clone(client));
         }
         let (config, connect_timeout) = (config.clone(), instance.config().connect_timeout);
-        let created = move || http::HttpClient::new(&config, connect_timeout);
+        let created = move || HttpClient::new(&config, connect_timeout);
         let created = instance.shared().files().run(created).await;
         let client = created.map_err(|error| SetupFault::Files(Arc::new(error)))??;
         let is_own = credentials.as_ref().is_some_and(|own| !is_of_gateway(own));
-        let client = Arc::new(match credentials {
-            Some(credentials) => client.with_credentials(credentials),
-            None => client,
-        });
+        let client = Arc::new(http::ServerClient::new(client, credentials));
         if is_own {
             // Connections of one owner are not used for another.
             return Ok(client);

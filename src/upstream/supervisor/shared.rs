@@ -193,7 +193,7 @@ pub(crate) struct ServerShared {
     /// Patience of list requests for its first list.
     patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
-    client: Mutex<Option<Arc<http::HttpClient>>>,
+    client: Mutex<Option<Arc<http::ServerClient>>>,
     /// Notified when the lists should be stored for the next run.
     unkept: Notify,
     /// Reads the certificates of that client.
@@ -414,7 +414,7 @@ impl ServerShared {
     }
 
     /// Returns the HTTP client that all instances share.
-    pub(crate) fn client(&self) -> MutexGuard<'_, Option<Arc<http::HttpClient>>> {
+    pub(crate) fn client(&self) -> MutexGuard<'_, Option<Arc<http::ServerClient>>> {
         self.client.lock()
     }
 

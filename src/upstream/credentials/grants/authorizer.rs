@@ -16,9 +16,9 @@ use crate::codec::file::FileReader;
 use crate::config::{
     GrantKind, GrantOwnership, OauthConfig, ServerConfig, ServerKind, ServerSecrets,
 };
+use crate::http_client::outbound::{OutboundClient, Remedy};
 use crate::telemetry::metrics::ServerMetrics;
 use crate::text::error_chain;
-use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::book::{

@@ -12,8 +12,8 @@ use url::Url;
 use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
+use crate::http_client::outbound::{OutboundClient, shown_url};
 use crate::policy::{EntryOwner, Holder};
-use crate::upstream::outbound::{OutboundClient, shown_url};
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::metadata::registration::OauthClient;

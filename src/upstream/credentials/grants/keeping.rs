@@ -290,11 +290,11 @@ mod tests {
     use super::*;
     use crate::call::ServerName;
     use crate::config::Secret;
+    use crate::http_client::outbound::{OutboundClient, Remedy};
     use crate::upstream::credentials::grants::book::GrantPlace;
     use crate::upstream::credentials::grants::grant::TokenSource;
     use crate::upstream::credentials::metadata::registration::OauthClient;
     use crate::upstream::credentials::metadata::scopes::ScopeSet;
-    use crate::upstream::outbound::{OutboundClient, Remedy};
 
     fn key() -> GrantKey {
         let (server, url) = (ServerName::new("s").unwrap(), "https://a.test/mcp".parse().unwrap());

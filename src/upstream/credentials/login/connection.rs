@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::call::ServerName;
 use crate::config::{GrantKind, GrantOwnership};
+use crate::http_client::outbound::OutboundRequest;
 use crate::mcp::MediaType;
 use crate::text::error_chain;
-use crate::upstream::outbound::OutboundRequest;
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;

@@ -6,8 +6,8 @@ use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 use url::Url;
 
+use crate::http_client::outbound::{OutboundClient, OutboundRequest, json_object, shown_url};
 use crate::mcp::MediaType;
-use crate::upstream::outbound::{OutboundClient, OutboundRequest, json_object, shown_url};
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;

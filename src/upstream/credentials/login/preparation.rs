@@ -9,8 +9,8 @@ use url::Url;
 
 use crate::clock;
 use crate::config::{CallbackChoice, GrantKind};
+use crate::http_client::outbound::OutboundRequest;
 use crate::mcp::MediaType;
-use crate::upstream::outbound::OutboundRequest;
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use crate::config::{Secret, ServerSecrets};
-use crate::upstream::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest};
+use crate::http_client::outbound::{
+    OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest,
+};
 
 use crate::upstream::credentials::metadata::registration::OauthClient;
 use crate::upstream::credentials::proofs::dpop::DPOP;

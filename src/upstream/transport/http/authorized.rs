@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
+use crate::http_client::{
+    OutgoingRequest, RequestHeaders, RequestSigner, ResponseBody, SignableRequest,
+};
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{
     AfterRefusal, DPOP, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal, ServerAuthorizer,
     find_challenge,
 };
 
-use super::body::ResponseBody;
-use super::client::HttpClient;
-use super::headers::{RequestHeaders, SignableRequest};
-use super::pool::RequestTarget;
+use super::client::ServerClient;
+use super::headers::ServerHeaders;
 
 /// Source of the tokens for a client's requests.
 #[derive(Clone)]
@@ -29,7 +29,6 @@ pub(crate) struct RequestCredentials {
 struct AuthorizedHeaders<'a, H> {
     headers: &'a H,
     grant: Option<&'a OauthGrant>,
-    authorizer: &'a ServerAuthorizer,
 }
 
 impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
@@ -41,6 +40,16 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
             None => headers.remove(AUTHORIZATION),
         };
     }
+}
+
+/// Proves the possession of a token's key, if the token has one.
+struct PossessionProver<'a> {
+    grant: Option<&'a OauthGrant>,
+    authorizer: &'a ServerAuthorizer,
+}
+
+impl RequestSigner for PossessionProver<'_> {
+    type Error = UpstreamError;
 
     fn sign(
         &self,
@@ -58,14 +67,14 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
     }
 }
 
-impl HttpClient {
+impl ServerClient {
     /// Sends a request with its owner's token.
     pub(super) async fn send_authorized(
         &self,
         credentials: &RequestCredentials,
-        target: &RequestTarget,
-        (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
+        request: OutgoingRequest<'_, impl ServerHeaders>,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let OutgoingRequest { target, method, headers, body } = request;
         let authorizer = &credentials.authorizer;
         let (owner, caller) = match headers.caller() {
             Some(context) => {
@@ -82,9 +91,11 @@ impl HttpClient {
                 Some(grant) => Some(grant),
                 None => authorizer.grant_for(&owner, caller).await,
             };
-            let with_token = AuthorizedHeaders { headers, grant: grant.as_deref(), authorizer };
-            let response =
-                self.send_once_signed(target, (method, &with_token, body.clone())).await?;
+            let grant_used = grant.as_deref();
+            let headers = &AuthorizedHeaders { headers, grant: grant_used };
+            let request = OutgoingRequest { target, method, headers, body: body.clone() };
+            let prover = PossessionProver { grant: grant_used, authorizer };
+            let response = self.http.send_signed(request, &prover).await?;
             let status = response.status();
             let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
             let has_new_nonce = grant.as_ref().is_some_and(kept);

@@ -177,7 +177,7 @@ async fn get(
     let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
     headers.insert(http::header::ACCEPT, MediaType::EVENTS);
-    let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
+    let response = shared.client.send_empty(&HttpMethod::GET, &headers).await?;
     let reception = HttpReply::read(response, shared.limit).await?;
     if let Some(lost) = used
         && !first

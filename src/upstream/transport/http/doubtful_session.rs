@@ -11,12 +11,12 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 
 use crate::clock;
+use crate::http_client::RequestHeaders as _;
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::Method;
 use crate::upstream::UpstreamError;
 
 use super::calls::reply::HttpReply;
-use super::headers::RequestHeaders as _;
 use super::session::{OpenSession, is_session_error};
 use super::{ASIDE, HttpShared};
 

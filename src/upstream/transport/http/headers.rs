@@ -1,61 +1,26 @@
-//! Request headers, written straight into the request.
+//! Headers of requests to servers, written straight into the request.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::call::{Call, Context};
+use crate::http_client::RequestHeaders;
 use crate::mcp::{self, Era, ProtocolVersion, encode_value, header};
 use crate::policy::CallTarget;
-use crate::upstream::UpstreamError;
 
 use super::HttpShared;
 
-/// The headers of one request, besides the fixed ones. They are written straight into the request,
-/// and once more for each redirect.
-pub(crate) trait RequestHeaders {
-    /// Adds the headers, and replaces those of the same name.
-    fn add_to(&self, headers: &mut HeaderMap);
-
+/// The headers of a request to a server.
+pub(crate) trait ServerHeaders: RequestHeaders {
     /// Returns the context of the call that causes the request, if there is one.
     fn caller(&self) -> Option<&Context> {
         None
     }
-
-    /// Adds headers that depend on the whole request and all its other headers, such as a
-    /// signature.
-    ///
-    /// # Errors
-    /// [`UpstreamError`] if such a header cannot be made.
-    fn sign(&self, _: &SignableRequest<'_>, _: &mut HeaderMap) -> Result<(), UpstreamError> {
-        Ok(())
-    }
 }
 
-/// A request without its headers, as signatures and proofs name it.
-pub(crate) struct SignableRequest<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) uri: &'a Uri,
-    pub(crate) host: &'a HeaderValue,
-    pub(crate) body: &'a [u8],
-}
+impl ServerHeaders for HeaderMap {}
 
-impl RequestHeaders for HeaderMap {
-    fn add_to(&self, headers: &mut HeaderMap) {
-        for (name, value) in self {
-            headers.insert(name.clone(), value.clone());
-        }
-    }
-}
-
-/// A request's headers together with those of its session. The session's headers prevail.
-impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
-    fn add_to(&self, headers: &mut HeaderMap) {
-        let (own, session) = self;
-        own.add_to(headers);
-        if let Some(session) = session {
-            session.add_to(headers);
-        }
-    }
-
+/// A request's headers together with those of its session.
+impl<H: ServerHeaders, S: RequestHeaders> ServerHeaders for (&H, Option<&S>) {
     fn caller(&self) -> Option<&Context> {
         self.0.caller()
     }
@@ -71,7 +36,9 @@ impl RequestHeaders for ApiHeaders<'_> {
     fn add_to(&self, headers: &mut HeaderMap) {
         self.headers.add_to(headers);
     }
+}
 
+impl ServerHeaders for ApiHeaders<'_> {
     fn caller(&self) -> Option<&Context> {
         Some(&self.call.context)
     }
@@ -100,7 +67,9 @@ impl RequestHeaders for CallHeaders<'_> {
             headers.insert(name.clone(), value.clone());
         }
     }
+}
 
+impl ServerHeaders for CallHeaders<'_> {
     fn caller(&self) -> Option<&Context> {
         Some(&self.call.context)
     }

@@ -6,19 +6,11 @@
 
 mod aside;
 mod authorized;
-pub(crate) mod aws;
-mod body;
 mod calls;
 mod client;
-mod connection;
-mod content_coding;
 mod doubtful_session;
 mod headers;
-mod idle;
-mod interim;
-mod pool;
 mod probe;
-pub(crate) mod resolver;
 mod session;
 pub(crate) mod sse;
 mod change_stream;
@@ -50,18 +42,14 @@ use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
 use aside::{ASIDE, ASIDES};
 pub(crate) use authorized::RequestCredentials;
-pub use body::ResponseBody;
 pub(super) use calls::large_result::read as read_small_body;
 use calls::large_result::{AnswerBounds, PartialAnswer};
 use calls::reply::{HttpReply, MessageStream, find_answer};
 use calls::resume::{Resumable, StreamItem};
 use calls::streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
-pub(super) use client::RedirectedTo;
-pub use client::{HttpClient, client_tls};
-pub(crate) use content_coding::decode_body;
+pub(crate) use client::ServerClient;
 pub(super) use headers::ApiHeaders;
-use headers::{CallHeaders, RequestHeaders, modern_headers};
-pub use pool::TransportError;
+use headers::{CallHeaders, ServerHeaders, modern_headers};
 use probe::{discover, probe};
 use session::{LegacySession, OpenSession};
 pub use session::{SessionCell, is_session_lost};
@@ -78,7 +66,7 @@ pub(crate) struct HttpShared {
     server: ServerName,
     /// The instance to which the connection belongs.
     owner: Arc<InstanceKey>,
-    client: Arc<HttpClient>,
+    client: Arc<ServerClient>,
     peer: Peer,
     session: LegacySession,
     pub(super) ids: RequestIds,
@@ -103,7 +91,7 @@ pub(crate) struct HttpShared {
 pub(crate) struct HttpOpening {
     pub(crate) server: ServerName,
     pub(crate) owner: Arc<InstanceKey>,
-    pub(crate) client: Arc<HttpClient>,
+    pub(crate) client: Arc<ServerClient>,
     pub(crate) era: EraChoice,
     /// Time limit for a probe, after which the server counts as Legacy.
     pub(crate) patience: Duration,
@@ -423,7 +411,7 @@ impl HttpShared {
         self: &Arc<Self>,
         id: &Id,
         message: Bytes,
-        headers: &impl RequestHeaders,
+        headers: &impl ServerHeaders,
     ) -> Result<HttpReply, UpstreamError> {
         let mut session = self.session.current();
         if let Some(lost) = session.as_ref().filter(|open| open.is_marked_lost()) {
@@ -469,7 +457,7 @@ impl HttpShared {
 
     async fn post(
         &self,
-        headers: &impl RequestHeaders,
+        headers: &impl ServerHeaders,
         body: Bytes,
     ) -> Result<HttpReply, UpstreamError> {
         let reply = match self.client.post(headers, body).await {

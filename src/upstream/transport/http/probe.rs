@@ -11,12 +11,12 @@ use crate::upstream::peer::{DiscoverVerdict, Peer, judge_discover, modern_params
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::calls::reply::HttpReply;
-use super::client::HttpClient;
+use super::client::ServerClient;
 use super::headers::modern_headers;
 
 /// Sends `server/discover`. Returns `None` if the server is Legacy.
 pub(super) async fn discover(
-    client: &HttpClient,
+    client: &ServerClient,
     limit: usize,
 ) -> Result<Option<Peer>, UpstreamError> {
     let mut version = ProtocolVersion::LATEST_MODERN;
@@ -51,7 +51,7 @@ pub(super) async fn discover(
 
 /// Like [`discover`], for a server of unknown era, within `patience`.
 pub(super) async fn probe(
-    client: &HttpClient,
+    client: &ServerClient,
     limit: usize,
     patience: Duration,
 ) -> Result<Option<Peer>, UpstreamError> {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use bytes::Bytes;
 
 use crate::call::Answer;
+use crate::http_client::RequestHeaders;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response, ServerText, parse_from_server};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::UpstreamError;
@@ -19,8 +20,7 @@ use crate::upstream::peer::{Peer, initialize_params, judge_initialize};
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::calls::reply::HttpReply;
-use super::client::HttpClient;
-use super::headers::RequestHeaders;
+use super::client::ServerClient;
 
 /// The current Legacy session with a peer. Callers that lose it together open only one replacement.
 pub struct SessionCell<S> {
@@ -123,7 +123,7 @@ impl LegacySession {
     /// Sends `initialize` with these raw client capabilities, and opens a
     /// session.
     pub(super) async fn open(
-        client: &HttpClient,
+        client: &ServerClient,
         told: &[u8],
         limit: usize,
     ) -> Result<(Peer, Self), UpstreamError> {
@@ -160,17 +160,17 @@ impl LegacySession {
     }
 
     /// Ends the session at the server.
-    pub(super) async fn close(&self, client: &HttpClient) {
+    pub(super) async fn close(&self, client: &ServerClient) {
         let mut headers = HeaderMap::new();
         if self.add_to(&mut headers).is_some() {
             // A server that does not support this may answer 405.
-            let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
+            let _ = client.send_empty(&HttpMethod::DELETE, &headers).await;
         }
     }
 }
 
 pub(super) async fn open(
-    client: &HttpClient,
+    client: &ServerClient,
     told: &[u8],
     limit: usize,
 ) -> Result<(Peer, OpenSession), UpstreamError> {

@@ -19,15 +19,13 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::ResponseBody;
-use super::client::{HttpClient, same_origin_as};
-use super::content_coding::decode_body;
-use super::pool::RequestTarget;
+use super::client::ServerClient;
 use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
 use crate::codec::sse::SseReader;
 use crate::config::ServerConfig;
+use crate::http_client::{OutgoingRequest, RequestTarget, ResponseBody, decode_body};
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, code, notification, quote_content_type};
 use crate::text::skip_byte_order_mark;
@@ -57,12 +55,12 @@ pub(crate) fn choose_fault(streamable: UpstreamError, sse: UpstreamError) -> Ups
 /// lines written to the first are posted, and messages are read from the second. Closing either
 /// closes the stream, and with it the session. The caller sets a time limit.
 pub(crate) async fn open(
-    client: Arc<HttpClient>,
+    client: Arc<ServerClient>,
     config: &ServerConfig,
 ) -> Result<(DuplexStream, DuplexStream), UpstreamError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, MediaType::EVENTS);
-    let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
+    let response = client.send_empty(&Method::GET, &headers).await?;
     let mut events = events_of(response, config.max_response)?;
     let endpoint = find_endpoint(&mut events, &client).await?;
     let (input, posted) = tokio::io::duplex(PIPE);
@@ -92,12 +90,12 @@ pub(crate) async fn open(
 /// carry the configured credentials.
 async fn find_endpoint(
     events: &mut SseReader<ResponseBody>,
-    client: &HttpClient,
+    client: &ServerClient,
 ) -> Result<RequestTarget, UpstreamError> {
     for _ in 0..MAX_EVENTS_BEFORE_ENDPOINT {
         let event = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
         if event.event.as_deref() == Some(b"endpoint") {
-            return same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data));
+            return Ok(client.http.resolve(&String::from_utf8_lossy(&event.data))?);
         }
         tracing::debug!("an event before the endpoint of a server is skipped");
     }
@@ -161,7 +159,7 @@ async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
 
 /// Posts the gateway's messages.
 struct SsePoster {
-    client: Arc<HttpClient>,
+    client: Arc<ServerClient>,
     endpoint: RequestTarget,
     server: ServerName,
     /// Receives messages from outside the server's stream.
@@ -245,9 +243,9 @@ impl SsePoster {
     }
 
     async fn send(&self, line: Bytes) -> Result<StatusCode, UpstreamError> {
-        let headers = HeaderMap::new();
-        let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
-        let response = sent.await?;
+        let (target, headers) = (&self.endpoint, &HeaderMap::new());
+        let post = OutgoingRequest { target, method: &Method::POST, headers, body: line };
+        let response = self.client.send_to(post).await?;
         let status = response.status();
         // A connection can be reused only if the body is read to its end, which
         // has usually arrived with the head.

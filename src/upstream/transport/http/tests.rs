@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::call::Event;
 use crate::codec::body::collect;
+use crate::http_client::HttpClient;
 use crate::upstream::SubscriptionHub;
 use crate::upstream::notifications::changes::ChangedLists;
 
@@ -91,7 +92,8 @@ impl Scripted {
             oauth: None,
             aws: None,
         };
-        let client = HttpClient::new(&config, Duration::from_secs(5)).unwrap();
+        let client =
+            ServerClient::new(HttpClient::new(&config, Duration::from_secs(5)).unwrap(), None);
         let server = ServerName::new("s").unwrap();
         let opening = HttpOpening {
             owner: Arc::new(InstanceKey::main()),

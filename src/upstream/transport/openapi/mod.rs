@@ -26,6 +26,7 @@ use crate::catalog::ServerOffers;
 use crate::clock;
 use crate::codec::file::FileReader;
 use crate::config::{OpenApiConfig, OperationForm, ServerConfig, ServerSecrets};
+use crate::http_client::{OutgoingRequest, decode_body};
 use crate::jsonrpc::{Response, Splice, error_object};
 use crate::mcp::{Method, ProtocolVersion, code};
 use crate::policy::{CallTarget, Holder};
@@ -36,7 +37,7 @@ use crate::upstream::peer::{ChangeCapabilities, Peer};
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::http::{
-    ApiHeaders, HttpClient, RequestCredentials, decode_body, read_small_body,
+    ApiHeaders, RequestCredentials, ServerClient, read_small_body,
 };
 use crate::upstream::transport::large_message::work_on_message;
 
@@ -84,7 +85,7 @@ struct ApiShared {
 struct CurrentApi {
     description: ApiDescription,
     version: DocumentVersion,
-    client: Arc<HttpClient>,
+    client: Arc<ServerClient>,
     /// Remarks for the operator.
     remarks: Vec<String>,
 }
@@ -96,10 +97,7 @@ impl OpenApiServer {
         let loader = DocumentLoader::new(server, api, files).await?;
         let document = loader.load(None).await?.ok_or(UpstreamError::NoAnswer)?;
         let client = loader.client_for(&document.api.base).await?;
-        let client = Arc::new(match credentials {
-            Some(credentials) => client.with_credentials(credentials),
-            None => client,
-        });
+        let client = Arc::new(ServerClient::new(client, credentials));
         let peer = introduce(&document.api, &loader.api);
         let current = CurrentApi::new(document, client, &loader.api);
         current.log_findings(&loader.server);
@@ -268,12 +266,13 @@ impl ApiShared {
         let mut headers = ApiHeaders { headers: HeaderMap::new(), call };
         self.caller_headers.add_to(&mut headers.headers, call);
         headers.headers.extend(request.headers);
-        let sent = current.client.send_to_path(
-            &request.target,
-            (&operation.method, &headers),
-            request.body,
-        );
-        let mut response = sent.await?;
+        let outgoing = OutgoingRequest {
+            target: &current.client.target_at(&request.target)?,
+            method: &operation.method,
+            headers: &headers,
+            body: request.body,
+        };
+        let mut response = current.client.send_to(outgoing).await?;
         decode_body(&mut response)?;
         let (head, body) = response.into_parts();
         let limit = self.loader.server.max_response;
@@ -366,7 +365,7 @@ impl ApiShared {
 }
 
 impl CurrentApi {
-    fn new(document: LoadedDocument, client: Arc<HttpClient>, config: &OpenApiConfig) -> Self {
+    fn new(document: LoadedDocument, client: Arc<ServerClient>, config: &OpenApiConfig) -> Self {
         let LoadedDocument { api, version } = document;
         let mut remarks = api.remarks(config);
         let left_out = api.left_out.iter().map(|(label, fault)| format!("{label}: {fault}"));

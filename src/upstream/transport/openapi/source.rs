@@ -19,8 +19,8 @@ use crate::config::{
     AwsConfig, DocumentSource, HttpConfig, HttpTransport, OpenApiConfig, Secret, ServerConfig,
 };
 use crate::crypto::sha256;
+use crate::http_client::{HttpClient, HttpSetupFault, OutgoingRequest, RedirectedTo, decode_body};
 use crate::text::clip;
-use crate::upstream::transport::http::{HttpClient, RedirectedTo, decode_body};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use crate::upstream::openapi::document::{ApiDescription, DocumentFault, describe_api};
@@ -118,7 +118,7 @@ impl DocumentLoader {
         let config = HttpConfig { url, headers, ca, transport, oauth: None, aws };
         let connect_timeout = self.server.connect_timeout;
         let created = self.files.run(move || HttpClient::plain(&config, connect_timeout)).await;
-        created.map_err(|error| SetupFault::Files(Arc::new(error)))?
+        Ok(created.map_err(|error| SetupFault::Files(Arc::new(error)))??)
     }
 
     /// Reads the document. Returns `None` if it is unchanged.
@@ -223,10 +223,12 @@ impl DocumentLoader {
             headers.extend(known.etag.clone().map(|etag| (IF_NONE_MATCH, etag)));
             headers.extend(known.last_modified.clone().map(|at| (IF_MODIFIED_SINCE, at)));
         }
-        let path: PathAndQuery =
-            url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| SetupFault::Url)?;
-        let mut response =
-            client.send_to_path(&path, (&Method::GET, &headers), Bytes::new()).await?;
+        let path: PathAndQuery = url[Position::BeforePath..Position::AfterQuery]
+            .parse()
+            .map_err(|_| HttpSetupFault::Url)?;
+        let (target, method, headers) = (&client.target_at(&path)?, &Method::GET, &headers);
+        let request = OutgoingRequest { target, method, headers, body: Bytes::new() };
+        let mut response = client.send_to(request).await?;
         if response.status() == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(None);
         }
@@ -245,9 +247,9 @@ impl DocumentLoader {
     /// Reads a local file of the document. A link must not lead out of the document's folder.
     async fn read_local(&self, url: &Url) -> Result<Bytes, UpstreamError> {
         let DocumentSource::File(main) = &self.api.document else {
-            return Err(SetupFault::Url.into());
+            return Err(HttpSetupFault::Url.into());
         };
-        let (main, path) = (main.clone(), url.to_file_path().map_err(|()| SetupFault::Url)?);
+        let (main, path) = (main.clone(), url.to_file_path().map_err(|()| HttpSetupFault::Url)?);
         let shown = path.display().to_string();
         let read = self.files.run(move || read_within(&main, &path)).await;
         let read = read.map_err(|error| SetupFault::Files(Arc::new(error)))?;
@@ -339,7 +341,7 @@ impl OpenDocument {
 fn file_url(path: &Path) -> Result<Url, UpstreamError> {
     let absolute = std::path::absolute(path)
         .map_err(|error| unreadable(&path.display().to_string(), &error.to_string()))?;
-    Url::from_file_path(absolute).map_err(|()| SetupFault::Url.into())
+    Url::from_file_path(absolute).map_err(|()| HttpSetupFault::Url.into())
 }
 
 /// Returns the usual places of documents below a URL.

@@ -18,6 +18,7 @@ use hyper::body::Body as _;
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
 use crate::codec::large_message::{make_room, share_thread};
+use crate::http_client::{ResponseBody, TransportError};
 use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner, whole_number};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
@@ -26,7 +27,7 @@ use crate::upstream::notifications::Inbox;
 use crate::upstream::response_memory::{PassingCharge, ResponseCharge};
 use crate::upstream::transport::large_message::parse_message;
 
-use crate::upstream::transport::http::{HttpShared, ResponseBody, TransportError};
+use crate::upstream::transport::http::HttpShared;
 
 /// A response that has arrived in part.
 pub(crate) struct PartialAnswer {

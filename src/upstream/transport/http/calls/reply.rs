@@ -11,9 +11,10 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::call::{Answer, StatusNote};
-use crate::codec::body::{BodyError, collect};
+use crate::codec::body::collect;
 use crate::codec::large_message::LARGE_MESSAGE;
 use crate::codec::sse::SseReader;
+use crate::http_client::{ResponseBody, decode_body};
 use crate::jsonrpc::{
     Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response as RpcResponse, ServerText, parse_from_server,
 };
@@ -26,8 +27,6 @@ use crate::upstream::transport::large_message::{
 };
 
 use super::large_result::{self, PartialAnswer};
-use crate::upstream::transport::http::content_coding::decode_body;
-use crate::upstream::transport::http::{ResponseBody, TransportError};
 
 /// A response with its head read.
 pub(crate) enum HttpReply {
@@ -303,16 +302,6 @@ impl MessageStream {
             tokio::spawn(timeout(FAREWELL, async move {
                 while let Some(Ok(_)) = body.frame().await {}
             }));
-        }
-    }
-}
-
-impl From<BodyError<TransportError>> for UpstreamError {
-    fn from(error: BodyError<TransportError>) -> Self {
-        match error {
-            BodyError::TooLarge { limit } => Self::TooLarge { limit },
-            BodyError::Chatter { limit } => Self::Chatter { limit },
-            BodyError::Broken(error) => error.into(),
         }
     }
 }

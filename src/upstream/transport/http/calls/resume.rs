@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method as HttpMethod};
 
@@ -174,7 +173,7 @@ impl Resumable {
 
 async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ReopenAttempt<Box<MessageStream>> {
     headers.insert(ACCEPT, MediaType::EVENTS);
-    let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
+    let response = match shared.client.send_empty(&HttpMethod::GET, &headers).await {
         Ok(response) => response,
         Err(fault @ (UpstreamError::Connect(_) | UpstreamError::Broken(_))) => {
             return retry_later(shared, &fault);

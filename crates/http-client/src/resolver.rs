@@ -22,14 +22,14 @@ pub(crate) trait AddressRule: Debug + Send + Sync {
 /// Resolves a name when a connection is opened. The connection goes to one of the addresses that
 /// were checked: the name is not resolved again.
 #[derive(Debug, Clone)]
-pub(super) struct HostResolver {
+pub(crate) struct HostResolver {
     system: GaiResolver,
     /// `None` for a server that the configuration names.
     rule: Option<Arc<dyn AddressRule>>,
 }
 
 impl HostResolver {
-    pub(super) fn new(rule: Option<Arc<dyn AddressRule>>) -> Self {
+    pub(crate) fn new(rule: Option<Arc<dyn AddressRule>>) -> Self {
         Self { system: GaiResolver::new(), rule }
     }
 }

@@ -1,14 +1,10 @@
 //! Requests to one server, over HTTP/1.1 or HTTP/2.
 
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -18,56 +14,25 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tower::Service;
 
-use crate::upstream::UpstreamError;
-
-use super::body::ResponseBody;
-use super::connection::{Answered, Http1Connection, Unanswered};
-use super::idle::IdleConnections;
-use super::resolver::HostResolver;
+use crate::body::ResponseBody;
+use crate::connection::{Answered, Http1Connection, Unanswered};
+use crate::error::TransportError;
+use crate::idle::IdleConnections;
+use crate::resolver::HostResolver;
+use crate::target::RequestTarget;
 
 /// The connections to one server.
 #[derive(Debug)]
-pub(super) struct ConnectionPool {
+pub(crate) struct ConnectionPool {
     connector: HttpsConnector<HttpConnector<HostResolver>>,
     /// Time limit for connecting, including TLS.
     connect_timeout: Duration,
-    pub(super) idle: IdleConnections,
+    pub(crate) idle: IdleConnections,
     /// The HTTP/2 connection, which all requests share.
     http2: Mutex<Option<Http2Sender>>,
 }
 
 type Http2Sender = http2::SendRequest<Full<Bytes>>;
-
-/// The target of a request, in the forms that HTTP requires.
-#[derive(Debug, Clone)]
-pub(super) struct RequestTarget {
-    /// The absolute URI.
-    pub(super) uri: Uri,
-    /// Path and query, as in an HTTP/1.1 request line.
-    origin_form: Uri,
-    pub(super) host: HeaderValue,
-}
-
-impl RequestTarget {
-    /// Returns the target that an absolute URI names, or `None` if it is not absolute.
-    pub(super) fn new(uri: Uri) -> Option<Self> {
-        let origin_form = uri.path_and_query()?.clone().into();
-        let host = uri.host()?;
-        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-        let host = match uri.port_u16().filter(|port| *port != default) {
-            Some(port) => HeaderValue::from_str(&format!("{host}:{port}")),
-            None => HeaderValue::from_str(host),
-        };
-        Some(Self { origin_form, host: host.ok()?, uri })
-    }
-
-    /// Returns another path of the same origin.
-    pub(super) fn with_path(&self, path: PathAndQuery) -> Option<Self> {
-        let mut parts = self.uri.clone().into_parts();
-        parts.path_and_query = Some(path);
-        Uri::from_parts(parts).ok().and_then(Self::new)
-    }
-}
 
 /// A newly opened connection.
 enum Opened {
@@ -78,7 +43,7 @@ enum Opened {
 impl ConnectionPool {
     /// Creates a pool that opens connections on demand. The connector decides
     /// whether HTTP/2 is offered by ALPN.
-    pub(super) fn new(
+    pub(crate) fn new(
         connector: HttpsConnector<HttpConnector<HostResolver>>,
         connect_timeout: Duration,
     ) -> Self {
@@ -97,7 +62,7 @@ impl ConnectionPool {
     /// # Cancel safety
     /// Cancelling closes the connection, which the server notices (over HTTP/2, the stream is
     /// reset).
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         target: &RequestTarget,
         mut request: Request<Full<Bytes>>,
@@ -189,7 +154,7 @@ impl ConnectionPool {
         let (sender, connection) = opened.map_err(|error| TransportError::Connect(error.into()))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "an HTTP/2 connection to a server ended");
+                tracing::debug!(target: "trunkline::upstream::transport::http::pool", %error, "an HTTP/2 connection to a server ended");
             }
         });
         *self.http2() = Some(sender.clone());
@@ -219,84 +184,6 @@ async fn send_http2(
 #[error("no connection within {limit:?}")]
 struct ConnectTimeoutError {
     limit: Duration,
-}
-
-/// Error of a request without a complete response.
-#[derive(Debug, thiserror::Error)]
-pub enum TransportError {
-    /// No connection could be opened.
-    #[error("no connection: {0}")]
-    Connect(#[source] Box<dyn Error + Send + Sync>),
-    /// The server closed the connection before the response was complete.
-    #[error("the server closed the connection")]
-    Closed,
-    /// The response head is too large.
-    #[error("the response head is larger than {limit} bytes")]
-    HeadTooLarge {
-        /// Maximum number of bytes.
-        limit: usize,
-    },
-    /// The response is not valid HTTP/1.1.
-    #[error("the response is not valid HTTP/1.1")]
-    Malformed(#[source] hyper::Error),
-    /// The connection was lost.
-    #[error("the connection broke")]
-    Broken(#[source] hyper::Error),
-    /// The HTTP/2 stream or connection failed.
-    #[error("the HTTP/2 stream failed")]
-    Http2(#[source] hyper::Error),
-    /// The body does not have the content coding that its head names.
-    #[error("the body is not valid {coding}")]
-    Undecodable {
-        /// The coding.
-        coding: &'static str,
-        /// The fault in the encoded data.
-        source: io::Error,
-    },
-    /// The lost connection had been kept from an earlier request.
-    #[error(transparent)]
-    Kept(Box<Self>),
-}
-
-impl TransportError {
-    /// Marks the fault as one of a connection kept from an earlier request.
-    #[cold]
-    fn on_kept(self) -> Self {
-        match self {
-            Self::Closed | Self::Broken(_) | Self::Http2(_) => Self::Kept(Box::new(self)),
-            other => other,
-        }
-    }
-
-    pub(super) fn of_http1(error: hyper::Error) -> Self {
-        let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
-        let kind = io.map(std::io::Error::kind);
-        if error.is_parse_too_large() {
-            Self::HeadTooLarge { limit: super::connection::HEAD_LIMIT }
-        } else if error.is_parse() {
-            Self::Malformed(error)
-        } else if error.is_incomplete_message()
-            || error.is_closed()
-            || error.is_canceled()
-            || kind == Some(std::io::ErrorKind::UnexpectedEof)
-        {
-            Self::Closed
-        } else {
-            Self::Broken(error)
-        }
-    }
-}
-
-impl From<TransportError> for UpstreamError {
-    fn from(fault: TransportError) -> Self {
-        match fault {
-            TransportError::Connect(error) => Self::Connect(error.into()),
-            TransportError::Undecodable { coding, source } => {
-                Self::Undecodable { coding, source: Arc::new(source) }
-            }
-            fault => Self::Broken(Arc::new(fault)),
-        }
-    }
 }
 
 #[cfg(test)]

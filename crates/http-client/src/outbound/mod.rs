@@ -5,7 +5,7 @@
 //! request to it is allowed. It must use HTTPS, or HTTP on this machine. It must not lead to a
 //! private address, unless that is allowed ([`OutboundGuard`]), and the connection goes to the
 //! address that was checked. Redirects to another origin are refused, and size and time are
-//! limited. `transport` differs: it talks to the server that the configuration names.
+//! limited. [`HttpClient`] differs: it talks to the server that the configuration names.
 
 mod address;
 mod guard;
@@ -20,19 +20,20 @@ use ipnet::IpNet;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::codec::body::collect;
-use crate::codec::file::{FileReader, ReadError};
-use crate::config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
-use crate::text::skip_byte_order_mark;
+use trunkline_config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
+use trunkline_core::codec::body::collect;
+use trunkline_core::codec::file::{FileReader, ReadError};
+use trunkline_core::text::skip_byte_order_mark;
 
-use super::UpstreamError;
-use super::transport::http::{HttpClient, decode_body};
+use crate::body::decode_body;
+use crate::client::HttpClient;
+use crate::error::HttpError;
 use guard::OutboundGuard;
-pub(super) use guard::Remedy;
+pub use guard::Remedy;
 
 /// Sends requests to URLs that are learned at run time.
 #[derive(Clone, Default)]
-pub(crate) struct OutboundClient {
+pub struct OutboundClient {
     /// CA certificates to trust besides the system's.
     ca: Option<PathBuf>,
     files: FileReader,
@@ -40,19 +41,26 @@ pub(crate) struct OutboundClient {
 }
 
 /// One request.
-pub(crate) struct OutboundRequest<'a> {
-    pub(super) method: Method,
-    pub(super) url: &'a Url,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub struct OutboundRequest<'a> {
+    /// The method.
+    pub method: Method,
+    /// The URL, which is judged before anything is sent.
+    pub url: &'a Url,
+    /// All headers besides those of every request.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
 }
 
 /// The response to a request, with its whole body.
 #[derive(Debug)]
-pub(crate) struct OutboundAnswer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub struct OutboundAnswer {
+    /// The status, which may be an error.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body, decoded.
+    pub body: Bytes,
 }
 
 /// Reason that there is no response from a URL that was learned at run time. The texts name the URL
@@ -79,7 +87,7 @@ pub enum OutboundFault {
         /// The URL.
         url: String,
         /// The fault of the request.
-        source: Box<UpstreamError>,
+        source: Box<HttpError>,
     },
     /// The body cannot be read.
     #[error("the response of {url} cannot be read")]
@@ -87,7 +95,7 @@ pub enum OutboundFault {
         /// The URL.
         url: String,
         /// The fault of the body.
-        source: Box<UpstreamError>,
+        source: Box<HttpError>,
     },
     /// The certificates cannot be read.
     #[error("the certificates cannot be read")]
@@ -103,7 +111,7 @@ pub enum OutboundFault {
 impl OutboundFault {
     /// Returns the same fault without these secrets in its quotes of a response.
     #[must_use]
-    pub(super) fn without(mut self, secrets: &ServerSecrets) -> Self {
+    pub fn without(mut self, secrets: &ServerSecrets) -> Self {
         if let Self::Request { source, .. } | Self::Body { source, .. } = &mut self {
             **source = source.without(secrets);
         }
@@ -114,7 +122,7 @@ impl OutboundFault {
 impl OutboundClient {
     /// Creates a client that trusts these CA certificates besides the system's. `configured` are
     /// the URLs in the configuration. `allowed` are the addresses to which other URLs may lead.
-    pub(super) fn new<'a>(
+    pub fn new<'a>(
         ca: Option<PathBuf>,
         configured: impl IntoIterator<Item = &'a Url>,
         allowed: (&[IpNet], Remedy),
@@ -128,7 +136,7 @@ impl OutboundClient {
     /// # Errors
     /// [`OutboundFault`] if requests to the URL are not allowed, or if there is no response within
     /// the limits of time and size. An HTTP error status is a response.
-    pub(super) async fn send(
+    pub async fn send(
         &self,
         request: OutboundRequest<'_>,
     ) -> Result<OutboundAnswer, OutboundFault> {
@@ -180,7 +188,7 @@ impl OutboundClient {
 }
 
 /// Returns a URL without its query, which may contain a secret.
-pub(super) fn shown_url(url: &Url) -> String {
+pub fn shown_url(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
     shown.set_fragment(None);
@@ -189,7 +197,7 @@ pub(super) fn shown_url(url: &Url) -> String {
 
 /// Returns the JSON object at the beginning of a body, without a byte order mark. Returns `None`
 /// for any other body, such as the page that some servers return for every path.
-pub(super) fn json_object(body: &Bytes) -> Option<Bytes> {
+pub fn json_object(body: &Bytes) -> Option<Bytes> {
     let body = body.slice_ref(skip_byte_order_mark(body));
     body.trim_ascii_start().starts_with(b"{").then_some(body)
 }
@@ -205,7 +213,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::text::error_chain;
+    use trunkline_core::text::error_chain;
 
     #[tokio::test]
     async fn a_url_that_others_can_listen_to_is_not_asked() {

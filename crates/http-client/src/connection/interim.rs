@@ -14,7 +14,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_rustls::MaybeHttpsStream;
 use rustix::net::{RecvFlags, recv};
 
-use super::connection::{HEAD_LIMIT, ServerStream};
+use super::{HEAD_LIMIT, ServerStream};
 
 /// A connection's bytes, counted while a response is awaited.
 #[derive(Debug)]

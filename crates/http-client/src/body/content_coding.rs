@@ -19,18 +19,18 @@ use tokio::io::AsyncRead;
 use tokio::task::coop;
 use tokio_util::io::{StreamReader, poll_read_buf};
 
-use crate::text::clip;
-use crate::upstream::UpstreamError;
+use trunkline_core::text::clip;
 
-use super::TransportError;
-use super::body::ResponseBody;
+use super::ResponseBody;
+use crate::error::{HttpError, TransportError};
 
 /// Replaces the body of a response with a content coding by the decoded one. A response with an
 /// error status keeps its body if the coding is unknown, because its status is the message.
 ///
 /// # Errors
-/// [`UpstreamError::Encoding`] names a coding that is not known, or more than one.
-pub(crate) fn decode_body(response: &mut Response<ResponseBody>) -> Result<(), UpstreamError> {
+/// [`HttpError::Encoding`] names a coding that is not known, or more than one.
+#[inline]
+pub fn decode_body(response: &mut Response<ResponseBody>) -> Result<(), HttpError> {
     if !response.headers().contains_key(CONTENT_ENCODING) {
         return Ok(());
     }
@@ -38,12 +38,12 @@ pub(crate) fn decode_body(response: &mut Response<ResponseBody>) -> Result<(), U
 }
 
 #[cold]
-fn decode_by_header(response: &mut Response<ResponseBody>) -> Result<(), UpstreamError> {
+fn decode_by_header(response: &mut Response<ResponseBody>) -> Result<(), HttpError> {
     let coding = match ContentCoding::named_in(response.headers()) {
         Ok(Some(coding)) => coding,
         Ok(None) => return Ok(()),
         Err(_) if !response.status().is_success() => return Ok(()),
-        Err(found) => return Err(UpstreamError::Encoding { found }),
+        Err(found) => return Err(HttpError::Encoding { found }),
     };
     let headers = response.headers_mut();
     headers.remove(CONTENT_ENCODING);

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::connection::Http1Connection;
+use crate::connection::Http1Connection;
 
 /// The idle connections of one server.
 #[derive(Debug, Clone)]
-pub(super) struct IdleConnections(Arc<Shelves>);
+pub(crate) struct IdleConnections(Arc<Shelves>);
 
 #[derive(Debug)]
 struct Shelves {
@@ -45,7 +45,7 @@ impl Default for IdleConnections {
 impl IdleConnections {
     /// Takes a connection that accepts a request. The server may have closed it meanwhile; sending
     /// detects this ([`Http1Connection::send`]).
-    pub(super) fn take(&self) -> Option<Http1Connection> {
+    pub(crate) fn take(&self) -> Option<Http1Connection> {
         let mut here = self.0.shelf()?;
         while let Some(waiting) = here.pop() {
             if waiting.connection.is_ready() {
@@ -57,7 +57,7 @@ impl IdleConnections {
 
     /// Keeps a connection for the next request, or closes it if there are too
     /// many.
-    pub(super) fn put(&self, connection: Http1Connection) {
+    pub(crate) fn put(&self, connection: Http1Connection) {
         let since = self.0.round.load(Ordering::Relaxed);
         if let Some(mut here) = self.0.shelf()
             && here.len() < MOST
@@ -71,7 +71,7 @@ impl IdleConnections {
 
     /// Closes all idle connections.
     #[cold]
-    pub(super) fn close_all(&self) {
+    pub(crate) fn close_all(&self) {
         for shelf in &self.0.by_thread {
             shelf.lock().clear();
         }

@@ -8,44 +8,25 @@ use aws_sigv4::http_request::{
     SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4::SigningParams;
-use bytes::Bytes;
 use http::header::HOST;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::call::Context;
-use crate::clock;
-use crate::config::AwsConfig;
-use crate::upstream::{SetupFault, UpstreamError};
+use trunkline_config::AwsConfig;
+use trunkline_core::clock;
 
-use super::body::ResponseBody;
-use super::client::HttpClient;
-use super::headers::{RequestHeaders, SignableRequest};
-use super::pool::RequestTarget;
-
-/// Error while signing a request. The texts contain no header value and no key.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SignatureFault {
-    /// A header value is not text.
-    #[error("the request cannot be signed: the value of the header {name} is not plain text")]
-    Header {
-        /// The header.
-        name: HeaderName,
-    },
-    /// The request or a setting cannot be signed.
-    #[error("the request cannot be signed for AWS")]
-    Request,
-}
+use crate::error::{HttpError, HttpSetupFault, SignatureFault};
+use crate::request::{RequestSigner, SignableRequest};
 
 /// Signs the requests to one server.
 #[derive(Debug)]
-pub(super) struct AwsSigner {
+pub(crate) struct AwsSigner {
     credentials: Credentials,
     region: String,
     service: String,
 }
 
 impl AwsSigner {
-    pub(super) fn new(aws: &AwsConfig) -> Self {
+    pub(crate) fn new(aws: &AwsConfig) -> Self {
         let credentials = Credentials::new(
             aws.access_key_id.expose(),
             aws.secret_access_key.expose(),
@@ -57,11 +38,11 @@ impl AwsSigner {
     }
 
     /// Returns the headers that sign a request with the given headers at the given time.
-    fn sign(
+    fn sign_at(
         &self,
+        now: SystemTime,
         request: &SignableRequest<'_>,
         headers: &HeaderMap,
-        now: SystemTime,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, SignatureFault> {
         let mut settings = SigningSettings::default();
         settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
@@ -100,45 +81,20 @@ impl AwsSigner {
     }
 }
 
-/// The headers of a request, together with its signature.
-struct SignedHeaders<'a, H> {
-    headers: &'a H,
-    signer: &'a AwsSigner,
-}
-
-impl<H: RequestHeaders> RequestHeaders for SignedHeaders<'_, H> {
-    fn add_to(&self, headers: &mut HeaderMap) {
-        self.headers.add_to(headers);
-    }
-
-    fn caller(&self) -> Option<&Context> {
-        self.headers.caller()
-    }
+impl RequestSigner for AwsSigner {
+    type Error = HttpError;
 
     fn sign(
         &self,
         request: &SignableRequest<'_>,
         headers: &mut HeaderMap,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<(), HttpError> {
         let now = SystemTime::UNIX_EPOCH + clock::unix_now();
-        let signed = self.signer.sign(request, headers, now);
-        let signed = signed.map_err(SetupFault::Signature)?;
-        for (name, value) in signed {
+        let signed = self.sign_at(now, request, headers);
+        for (name, value) in signed.map_err(HttpSetupFault::Signature)? {
             headers.insert(name, value);
         }
         Ok(())
-    }
-}
-
-impl HttpClient {
-    /// Sends a signed request, and signs it again after each redirect.
-    pub(super) async fn send_signed(
-        &self,
-        signer: &AwsSigner,
-        target: &RequestTarget,
-        (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        self.send_once_signed(target, (method, &SignedHeaders { headers, signer }, body)).await
     }
 }
 
@@ -146,6 +102,7 @@ impl HttpClient {
 mod tests {
     use std::time::Duration;
 
+    use http::Method;
     use http::header::AUTHORIZATION;
 
     use super::*;
@@ -170,7 +127,7 @@ mod tests {
             more.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let now = SystemTime::UNIX_EPOCH + Duration::from_mins(24_015_636);
         let headers: HeaderMap = pairs.collect();
-        let signed = signer(service).sign(&request, &headers, now).unwrap();
+        let signed = signer(service).sign_at(now, &request, &headers).unwrap();
         assert!(signed.iter().all(|(_, value)| value.is_sensitive()));
         let found = signed.iter().find(|(name, _)| name == AUTHORIZATION);
         found.unwrap().1.to_str().unwrap().to_owned()
@@ -210,7 +167,7 @@ mod tests {
         let request = SignableRequest { method: &method, uri: &uri, host: &host, body: b"" };
         let value = HeaderValue::from_bytes(b"\xff").unwrap();
         let headers = HeaderMap::from_iter([(HeaderName::from_static("x-odd"), value)]);
-        let fault = signer("s3").sign(&request, &headers, SystemTime::UNIX_EPOCH).unwrap_err();
+        let fault = signer("s3").sign_at(SystemTime::UNIX_EPOCH, &request, &headers).unwrap_err();
         assert!(fault.to_string().contains("x-odd"), "{fault}");
     }
 }

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use url::{Host, Origin, Url};
 
-use crate::config::is_own_machine;
-use crate::upstream::transport::http::resolver::AddressRule;
+use trunkline_config::is_own_machine;
 
 use super::address::{SpecialRange, find_special_range};
+use crate::resolver::AddressRule;
 
 /// Setting that would permit a refused address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Remedy {
+pub enum Remedy {
     /// The server's setting.
     #[default]
     AllowAddress,

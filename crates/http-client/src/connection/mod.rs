@@ -4,7 +4,11 @@
 //! body, polls hyper's connection first. A connection is dropped with its
 //! request, which is how the server notices a cancellation.
 
+mod interim;
+
+use std::error::Error as _;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -18,12 +22,12 @@ use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::TransportError;
-use super::interim::{AwaitedBytes, GuardedStream};
+use crate::error::TransportError;
+use interim::{AwaitedBytes, GuardedStream};
 
 /// An open connection.
 #[derive(Debug)]
-pub(super) struct Http1Connection {
+pub(crate) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     /// hyper's state machine; `None` once it has ended.
     driver: Option<Box<Driver>>,
@@ -33,15 +37,15 @@ pub(super) struct Http1Connection {
 }
 
 /// The byte stream, with or without TLS.
-pub(super) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(crate) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 type Driver = http1::Connection<GuardedStream, Full<Bytes>>;
 
 /// The head of a response, and the connection that its body comes on.
-pub(super) type Answered = (Response<Incoming>, Http1Connection);
+pub(crate) type Answered = (Response<Incoming>, Http1Connection);
 
 /// Error of a request without a response.
-pub(super) enum Unanswered {
+pub(crate) enum Unanswered {
     /// The server has read nothing of the request.
     Unsent(Box<Request<Full<Bytes>>>, TransportError),
     /// The request may have reached the server.
@@ -49,7 +53,7 @@ pub(super) enum Unanswered {
 }
 
 impl Http1Connection {
-    pub(super) async fn open(stream: ServerStream) -> Result<Self, TransportError> {
+    pub(crate) async fn open(stream: ServerStream) -> Result<Self, TransportError> {
         let (stream, awaited) = GuardedStream::new(stream);
         let handshake = http1::Builder::new().max_header_size(HEAD_LIMIT).handshake(stream).await;
         let (sender, driver) = handshake.map_err(TransportError::of_http1)?;
@@ -59,7 +63,7 @@ impl Http1Connection {
     /// Returns true if the connection accepts a request: the last exchange is over, and the server
     /// has neither closed the connection nor sent unsolicited data. Makes no system call while
     /// nothing has arrived.
-    pub(super) fn is_reusable(&mut self) -> bool {
+    pub(crate) fn is_reusable(&mut self) -> bool {
         advance(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
     }
@@ -72,7 +76,7 @@ impl Http1Connection {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub(super) fn send(
+    pub(crate) fn send(
         mut self,
         request: Request<Full<Bytes>>,
     ) -> impl Future<Output = Result<Answered, Unanswered>> {
@@ -112,12 +116,12 @@ impl Http1Connection {
 
     /// Returns true if the connection accepts a request, as far as is known without reading from
     /// its socket.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.sender.is_ready()
     }
 
     /// Polls a future that only this connection can complete.
-    pub(super) fn poll_feeding<T>(
+    pub(crate) fn poll_feeding<T>(
         &mut self,
         cx: &mut Context<'_>,
         next: impl FnMut(&mut Context<'_>) -> Poll<T>,
@@ -156,11 +160,32 @@ fn advance(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
         && let Poll::Ready(ended) = Pin::new(connection).poll(cx)
     {
         if let Err(error) = ended {
-            tracing::trace!(%error, "a connection to a server ended");
+            tracing::trace!(target: "trunkline::upstream::transport::http::connection", %error, "a connection to a server ended");
         }
         *driver = None;
     }
 }
 
+impl TransportError {
+    /// Returns the error of a request or of a body over HTTP/1.1.
+    pub(crate) fn of_http1(error: hyper::Error) -> Self {
+        let io = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        let kind = io.map(io::Error::kind);
+        if error.is_parse_too_large() {
+            Self::HeadTooLarge { limit: HEAD_LIMIT }
+        } else if error.is_parse() {
+            Self::Malformed(error)
+        } else if error.is_incomplete_message()
+            || error.is_closed()
+            || error.is_canceled()
+            || kind == Some(io::ErrorKind::UnexpectedEof)
+        {
+            Self::Closed
+        } else {
+            Self::Broken(error)
+        }
+    }
+}
+
 /// Maximum size in bytes of a response head, and of the trailers after its body.
-pub(super) const HEAD_LIMIT: usize = 64 * 1024;
+pub(crate) const HEAD_LIMIT: usize = 64 * 1024;

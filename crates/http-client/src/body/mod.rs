@@ -1,5 +1,7 @@
 //! Response bodies.
 
+mod content_coding;
+
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -9,10 +11,11 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::TransportError;
-use super::connection::Http1Connection;
-use super::content_coding::{ContentCoding, DecodedBody};
-use super::idle::IdleConnections;
+use crate::connection::Http1Connection;
+use crate::error::TransportError;
+use crate::idle::IdleConnections;
+pub use content_coding::decode_body;
+use content_coding::{ContentCoding, DecodedBody};
 
 /// A response body. If it is dropped before its end, its connection is closed
 /// (over HTTP/2, the stream is reset).
@@ -51,7 +54,7 @@ impl ResponseBody {
     ///
     /// # Errors
     /// [`TransportError`] if the part that was read is malformed.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         response: Response<Incoming>,
         connection: Http1Connection,
         idle: &IdleConnections,
@@ -85,18 +88,19 @@ impl ResponseBody {
         Ok(Response::from_parts(head, Self(source)))
     }
 
-    /// A body without contents.
-    pub(super) fn empty() -> Self {
+    /// Creates a body without contents.
+    #[inline]
+    pub fn empty() -> Self {
         Self(BodySource::Whole(None))
     }
 
     /// An HTTP/2 response.
-    pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
+    pub(crate) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
         response.map(|incoming| Self(BodySource::Http2(incoming)))
     }
 
     /// Decodes the rest of the body. An empty body has no coding, even if its head names one.
-    pub(super) fn decode(&mut self, coding: ContentCoding) {
+    fn decode(&mut self, coding: ContentCoding) {
         if !self.is_end_stream() {
             let encoded = std::mem::replace(self, Self::empty());
             self.0 = BodySource::Decoded(Box::new(DecodedBody::new(encoded, coding)));
@@ -144,6 +148,7 @@ impl Body for ResponseBody {
     type Data = Bytes;
     type Error = TransportError;
 
+    #[inline]
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -179,6 +184,7 @@ impl Body for ResponseBody {
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 
+    #[inline]
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             BodySource::Whole(all) => all.is_none(),
@@ -188,6 +194,7 @@ impl Body for ResponseBody {
         }
     }
 
+    #[inline]
     fn size_hint(&self) -> SizeHint {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         match &self.0 {
