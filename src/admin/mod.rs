@@ -134,7 +134,7 @@ impl AdminPage {
         source: &dyn StatusSource,
     ) -> Response<Full<Bytes>> {
         match self {
-            Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX),
+            Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX_PAGE),
             Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),
             Self::Readiness => {
                 let readiness = Readiness::of(&source.status());
@@ -197,7 +197,7 @@ fn method_not_allowed() -> Response<Full<Bytes>> {
 
 const X_CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
 
-const INDEX: &str = r#"<!doctype html>
+const INDEX_PAGE: &str = r#"<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Trunkline</title>

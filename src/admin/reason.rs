@@ -52,11 +52,11 @@ fn capability_names(capabilities: &[u8]) -> String {
         let parts = if parts.is_empty() { parts } else { format!("({parts})") };
         let _ = write!(names, "{separator}{name}{parts}");
     }
-    clip(&names, LONGEST).to_owned()
+    clip(&names, MAX_EXTENSION_NAME_BYTES).to_owned()
 }
 
 /// Limit of the bytes of names: clients choose those of extensions.
-const LONGEST: usize = 256;
+const MAX_EXTENSION_NAME_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {

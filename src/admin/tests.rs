@@ -181,7 +181,7 @@ fn an_unknown_path_gets_the_list_of_known_ones() {
 #[test]
 fn every_page_that_is_named_is_there() {
     assert!(AdminPage::PATHS.iter().all(|path| AdminPage::at(path).is_some()));
-    assert!(AdminPage::PATHS.iter().skip(1).all(|path| INDEX.contains(path)));
+    assert!(AdminPage::PATHS.iter().skip(1).all(|path| INDEX_PAGE.contains(path)));
 }
 
 #[test]

@@ -11,7 +11,10 @@ use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
 use super::shell_habits::{describe_home_paths, describe_joined_commands};
-use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
+use super::{
+    CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING, print_error, report_error,
+    write_to_stdout,
+};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{
     Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
@@ -47,7 +50,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
         return CONFIG_FAULT.into_code();
     }
     if config.is_open_to_anyone() {
-        print_error(&format!("warning: {OPEN}"));
+        print_error(&format!("warning: {OPEN_GATEWAY_WARNING}"));
     }
     for server in &config.servers {
         for header in forwarded_credentials(server) {
@@ -74,7 +77,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
         print_error(&format!("warning: {unmatched}"));
     }
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
-        print_error(&format!("warning: gateway.naming: {UNSETTLED}"));
+        print_error(&format!("warning: gateway.naming: {UNSETTLED_NAMES_WARNING}"));
     }
     for (server, api) in apis_of(&config).filter(|(_, api)| args.apis || api.document.is_local()) {
         for warning in warnings_of(server, api) {
@@ -92,7 +95,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let logins = [describe_logins(&config), describe_relayed_logins(&config)].concat();
     let mut known = configured_elements(common, &config);
     if args.scan {
-        let Some(listed) = scan_servers(config.clone()) else { return FAILURE.into_code() };
+        let Some(listed) = scan_servers(config.clone()) else { return FAILURE_EXIT.into_code() };
         known.extend(listed);
     }
     let denials = describe_denials(&config, known);
@@ -132,7 +135,7 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
         if let Err(fault) = probe_sandbox(&spec, &launcher) {
             let fault = escape_controls(&server.secrets.hide_in(&fault));
             print_error(&format!("servers.{}: {fault}", server.name));
-            checked = Err(FAILURE.into_code());
+            checked = Err(FAILURE_EXIT.into_code());
         }
         let remarks = sandbox_gap(server).map(str::to_owned).into_iter();
         for remark in remarks.chain(sandbox_remarks(&spec)) {
@@ -172,5 +175,5 @@ fn warnings_of(server: &Arc<ServerConfig>, api: &OpenApiConfig) -> Vec<String> {
 }
 
 /// Warning about `naming = "first"` without stored lists.
-const UNSETTLED: &str = "without `state_dir`, the first start does not know the tools of a server \
+const UNSETTLED_NAMES_WARNING: &str = "without `state_dir`, the first start does not know the tools of a server \
                          before it has listed them: until then a later server may have the plain name";

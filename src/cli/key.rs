@@ -18,7 +18,7 @@ use crate::crypto::{random_bytes, sha256};
 /// The key is for the client and is shown only once; the hash goes into gateway.toml. The client
 /// sends its key as `Authorization: Bearer KEY` or as `X-API-Key: KEY`.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = KEY_EXAMPLES)]
 pub(super) struct KeyArgs {
     /// The client's name in the configuration
     #[arg(value_name = "NAME", default_value = "NAME", hide_default_value = true)]
@@ -31,7 +31,7 @@ pub(super) struct KeyArgs {
     hash: bool,
 }
 
-const EXAMPLES: &str = "\
+const KEY_EXAMPLES: &str = "\
 Examples:
   trunkline key ci                                   # a key, and its lines for gateway.toml
 
@@ -84,7 +84,7 @@ For gateway.toml:
 
 fn random_key() -> Result<String, KeyError> {
     let bytes = random_bytes::<32>().map_err(|_| KeyError::Random)?;
-    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+    Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// Returns the key in a text, without the trailing line end.
@@ -105,7 +105,7 @@ fn quote_name(name: &str) -> String {
 }
 
 /// The prefix of every key.
-const PREFIX: &str = "tlk_";
+const KEY_PREFIX: &str = "tlk_";
 /// Maximum bytes of standard input: slightly more than the longest key.
 const MOST_READ: u64 = 1024;
 
@@ -117,7 +117,7 @@ mod tests {
     fn no_two_keys_are_the_same() {
         let keys = [random_key().unwrap(), random_key().unwrap()];
         assert_ne!(keys[0], keys[1]);
-        assert!(keys.iter().all(|key| key.len() == 47 && key.starts_with(PREFIX)), "{keys:?}");
+        assert!(keys.iter().all(|key| key.len() == 47 && key.starts_with(KEY_PREFIX)), "{keys:?}");
     }
 
     #[test]

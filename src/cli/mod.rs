@@ -271,7 +271,7 @@ impl CommonArgs {
 }
 
 /// The warning for a gateway that other machines can use without a key.
-const OPEN: &str = "other machines can reach the gateway without a key: add a [clients.NAME] \
+const OPEN_GATEWAY_WARNING: &str = "other machines can reach the gateway without a key: add a [clients.NAME] \
     (see `trunkline key`), or set gateway.anonymous = \"anyone\" if a proxy in front of the \
     gateway authenticates clients";
 
@@ -285,7 +285,7 @@ impl FailureExit {
     }
 }
 
-const FAILURE: FailureExit = FailureExit(1);
+const FAILURE_EXIT: FailureExit = FailureExit(1);
 const WRONG_USE: FailureExit = FailureExit(2);
 const CONFIG_FAULT: FailureExit = FailureExit(3);
 
@@ -297,7 +297,7 @@ fn terminal_color() -> Color {
 
 fn report_error(error: &(dyn std::error::Error + 'static)) -> ExitCode {
     print_error(&error_chain(error));
-    FAILURE.into_code()
+    FAILURE_EXIT.into_code()
 }
 
 /// Reports the reason that a file was not edited. The faults of a configuration are several lines,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::edited_file::unified_diff;
 use super::stdio::cache_folder;
 use super::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, printable,
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable,
     report_error, write_to_stdout,
 };
 use crate::call::ServerName;
@@ -142,7 +142,7 @@ fn approve(config: &Config, folder: &BaselineFolder, server: &str, names: &[Stri
         return ExitCode::SUCCESS;
     }
     print_error(&format!("nothing of these names waits for approval: {}", missing.join(", ")));
-    FAILURE.into_code()
+    FAILURE_EXIT.into_code()
 }
 
 /// Lists each form of each definition in a line.

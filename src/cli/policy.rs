@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, write_to_stdout};
+use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, write_to_stdout};
 use crate::call::{ProfileName, ServerName};
 use crate::catalog::{Kind, Naming};
 use crate::config::Config;
@@ -134,7 +134,7 @@ pub(super) fn run(args: PolicyArgs) -> ExitCode {
     match try_cases(&config, &rules, &table) {
         Ok((text, failed)) => {
             write_to_stdout(&text);
-            if failed == 0 { ExitCode::SUCCESS } else { FAILURE.into_code() }
+            if failed == 0 { ExitCode::SUCCESS } else { FAILURE_EXIT.into_code() }
         }
         Err((number, fault)) => {
             print_error(&format!("{}: case {number}: {fault}", file.display()));

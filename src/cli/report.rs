@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use super::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, printable, report_error,
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, printable, report_error,
     write_to_stdout,
 };
 use crate::call::ServerName;
@@ -73,7 +73,7 @@ pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
     }
     let unused = UnusedTools { report: &report, usage: &usage, denied: &denied };
     let exit = write_to_stdout(&unused.describe(args.days, since));
-    if silent.is_empty() { exit } else { FAILURE.into_code() }
+    if silent.is_empty() { exit } else { FAILURE_EXIT.into_code() }
 }
 
 /// Returns the files to read: the given ones, or the configured one and its rotated predecessors.

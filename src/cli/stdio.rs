@@ -21,7 +21,7 @@ use crate::text::error_chain;
 
 use super::serve::core_dumps::limit_core_dumps;
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
-use super::{CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, report_error};
+use super::{CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, report_error};
 
 /// `trunkline stdio`
 #[derive(Debug, clap::Args)]
@@ -151,7 +151,7 @@ fn connect_to_gateway(args: StdioArgs, url: Url) -> ExitCode {
     };
     run_in_runtime(async {
         tokio::select! {
-            ended = stdio::serve(There::new(client), standard_streams(), BridgeBounds::default(), PATIENCE) => {
+            ended = stdio::serve(There::new(client), standard_streams(), BridgeBounds::default(), DRAIN_TIMEOUT) => {
                 exit_code(ended)
             }
             () = signals::told_to_stop() => ExitCode::SUCCESS,
@@ -189,7 +189,7 @@ pub(super) fn parse_header(text: &str) -> Result<(HeaderName, Secret), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     let name = name.trim();
     let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is not a header name"))?;
-    if known.as_str().starts_with("mcp-") || OWN.contains(&known.as_str()) {
+    if known.as_str().starts_with("mcp-") || OWN_HEADERS.contains(&known.as_str()) {
         return Err(format!("{name} is written by the transport itself"));
     }
     let value = substitute_env(value.trim())?;
@@ -218,7 +218,7 @@ fn standard_streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
 fn exit_code(ended: BridgeEnd) -> ExitCode {
     match ended {
         BridgeEnd::Input => ExitCode::SUCCESS,
-        BridgeEnd::Output => FAILURE.into_code(),
+        BridgeEnd::Output => FAILURE_EXIT.into_code(),
     }
 }
 
@@ -234,10 +234,10 @@ fn run_in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 }
 
 /// Headers that the option cannot set.
-const OWN: [&str; 6] =
+const OWN_HEADERS: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
 /// Time limit for requests in flight after the end of the input.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for opening a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 

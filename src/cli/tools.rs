@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use super::{
-    CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, printable, report_error,
+    CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable, report_error,
     write_to_stdout,
 };
 use crate::call::ProfileName;
@@ -60,7 +60,7 @@ pub(super) fn list_tools(args: &ToolsArgs) -> ExitCode {
             if text.is_empty() && silent.is_empty() {
                 print_error("the configuration has no tools");
             }
-            if silent.is_empty() { exit } else { FAILURE.into_code() }
+            if silent.is_empty() { exit } else { FAILURE_EXIT.into_code() }
         }
         Err(error) => report_error(&error),
     }

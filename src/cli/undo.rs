@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::edited_file::{EditedFileError, UndoOutcome, undo_write};
 use super::import::document::MAX_DOCUMENT;
-use super::{FAILURE, report_error, write_to_stdout};
+use super::{FAILURE_EXIT, report_error, write_to_stdout};
 
 /// Restores each file that a command has written, and reports it. A file that cannot be restored
 /// does not affect the others.
@@ -33,5 +33,5 @@ pub(super) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
     for error in &errors {
         report_error(error);
     }
-    if errors.is_empty() { written } else { FAILURE.into_code() }
+    if errors.is_empty() { written } else { FAILURE_EXIT.into_code() }
 }

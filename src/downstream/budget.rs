@@ -148,8 +148,8 @@ fn over_budget(bound: ShareBoundError) -> Failure {
         ShareBoundError::All => "bodies",
         ShareBoundError::Each => "bodies_each",
     };
-    Failure::OverLimit { limit: limit.to_owned(), retry_after: SOON }
+    Failure::OverLimit { limit: limit.to_owned(), retry_after: BODY_RETRY_AFTER }
 }
 
 /// Time after which a client may try again: bodies are in memory for as long as a request takes.
-const SOON: Duration = Duration::from_secs(1);
+const BODY_RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -209,7 +209,7 @@ impl AccessWatch {
 
 /// Returns the profile that a path names; the default one is also `/mcp` itself.
 pub(super) fn profile_of(path: &str) -> Option<&str> {
-    match path.strip_prefix(ENDPOINT)? {
+    match path.strip_prefix(ENDPOINT_PATH)? {
         // Some clients add a slash to every URL.
         "" | "/" => Some(ProfileName::DEFAULT),
         rest => rest.strip_prefix('/').filter(|name| !name.is_empty()),
@@ -293,4 +293,4 @@ fn has_token(query: &str) -> bool {
 }
 
 /// The path that clients connect to.
-const ENDPOINT: &str = "/mcp";
+const ENDPOINT_PATH: &str = "/mcp";

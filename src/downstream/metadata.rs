@@ -40,7 +40,9 @@ impl McpService {
         let document = resource.and_then(|resource| resource.metadata());
         let Some(document) = document else { return Some(refusal(&Failure::UnknownEndpoint)) };
         let mut response = response::json(StatusCode::OK, document.to_string().into());
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHED));
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static(METADATA_CACHE_CONTROL));
         Some(response)
     }
 }
@@ -58,4 +60,4 @@ fn exists(snapshot: &Snapshot, profile: &str) -> bool {
 }
 
 /// Short enough for clients to notice a reload.
-const CACHED: &str = "public, max-age=60";
+const METADATA_CACHE_CONTROL: &str = "public, max-age=60";

@@ -290,4 +290,4 @@ impl McpService {
 }
 
 /// Empty result of a request.
-const NOTHING: Bytes = Bytes::from_static(b"{}");
+const EMPTY_RESULT: Bytes = Bytes::from_static(b"{}");

@@ -74,7 +74,7 @@ impl AuditedRequest {
     pub(super) fn audit_failure(&self, gateway: &Gateway, message: &Bytes, failure: &Failure) {
         // Parsed a second time: refusals are rare, and most of them happen before anything is
         // parsed.
-        let (method, params) = match jsonrpc::parse(message, DEPTH) {
+        let (method, params) = match jsonrpc::parse(message, MAX_RECORDED_DEPTH) {
             Ok(Frame::Request { method, params, .. }) => {
                 (Some(Method::parse(&method)), Params::read(params).ok())
             }
@@ -96,4 +96,4 @@ impl AuditedRequest {
 }
 
 /// Limit of the nesting of a message that is parsed for its record.
-const DEPTH: usize = 64;
+const MAX_RECORDED_DEPTH: usize = 64;

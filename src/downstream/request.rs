@@ -200,13 +200,13 @@ async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) {
             most = left;
         }
     };
-    let _ = timeout(LINGER, rest).await;
+    let _ = timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 /// Refused bodies are drained up to this multiple of the body limit.
 const PASSED_OVER: usize = 4;
 /// Time limit of draining.
-const LINGER: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the time limit of a body: a slow client must not hold a connection for longer than an
 /// idle one.

@@ -277,7 +277,7 @@ impl Identity {
         };
         let may_be_token = takes_tokens && name == header::AUTHORIZATION;
         match text {
-            Some(text) if text.len() > LONGEST && !may_be_token => Err(Failure::KeyUnknown),
+            Some(text) if text.len() > MAX_KEY_BYTES && !may_be_token => Err(Failure::KeyUnknown),
             Some(text) => Ok(ShownCredential { name, text }),
             None if takes_tokens => Err(Failure::TokenMissing),
             None => Err(Failure::KeyMissing),
@@ -289,7 +289,7 @@ impl Identity {
     /// are removed as well.
     fn remove_shown_key(&self, headers: &mut HeaderMap) {
         let is_key = |token: &[u8]| {
-            let is_short = token.len() <= LONGEST;
+            let is_short = token.len() <= MAX_KEY_BYTES;
             is_short && self.keys.find(&KeyHash::new(sha256(token))).is_some()
                 || self.tokens.as_ref().is_some_and(|(issuers, _)| issuers.claims_issuer(token))
         };
@@ -457,18 +457,18 @@ struct ShownCredential<'a> {
 /// Returns the token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case (RFC 9110,
 /// 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    let (scheme, token) = value.split_at_checked(BEARER_SCHEME.len())?;
     let token = token.trim_ascii();
-    (scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty()).then_some(token)
+    (scheme.eq_ignore_ascii_case(BEARER_SCHEME) && !token.is_empty()).then_some(token)
 }
 
 /// The header for a key and nothing else.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The scheme of a bearer token, with the space after it.
-const SCHEME: &[u8] = b"Bearer ";
+const BEARER_SCHEME: &[u8] = b"Bearer ";
 /// Limit of the bytes of a key that is hashed.
-const LONGEST: usize = 512;
+const MAX_KEY_BYTES: usize = 512;
 /// Limit of the parts of credentials that are checked.
 const MOST_PARTS: usize = 64;
 

@@ -83,7 +83,7 @@ fn a_key_tells_its_client_however_it_is_shown() {
 
 #[test]
 fn a_missing_key_and_a_wrong_one_are_different_failures() {
-    let long = "x".repeat(LONGEST + 1);
+    let long = "x".repeat(MAX_KEY_BYTES + 1);
     for (pairs, failure) in [
         (&[][..], Failure::KeyMissing),
         (&[("authorization", "Bearer ")], Failure::KeyMissing),

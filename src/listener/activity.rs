@@ -218,7 +218,7 @@ where
             }
             // Over HTTP/2 the connection is closed at its next check.
             if activity.is_used_up() && unread.is_none() {
-                response.headers_mut().insert(header::CONNECTION, CLOSE);
+                response.headers_mut().insert(header::CONNECTION, CLOSE_CONNECTION);
             }
             if refused {
                 busy = None;
@@ -325,7 +325,7 @@ const MOST_REFUSALS: usize = 3;
 /// Limit of answered preflights in a row: a page sends each before a request, perhaps several at
 /// once.
 const MOST_PREFLIGHTS: usize = 10;
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
+const CLOSE_CONNECTION: HeaderValue = HeaderValue::from_static("close");
 /// Bytes of a response over HTTP/2 that may be left unread without a time limit.
 const LONGEST_END: usize = 1024;
 

@@ -137,18 +137,18 @@ async fn before<T>(
 /// Detects HTTP/2 with prior knowledge (RFC 9113, 3.3) by the first three bytes of its preface; no
 /// method of HTTP/1 begins with them. The bytes stay in the socket.
 async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
-    let mut start = [0; PREFACE.len()];
+    let mut start = [0; HTTP2_PREFACE.len()];
     let mut nap = SHORTEST_NAP;
     loop {
         let seen = socket.peek(&mut start).await?;
         let seen = start.get(..seen).unwrap_or_default();
-        if seen == PREFACE {
+        if seen == HTTP2_PREFACE {
             return Ok(Protocol::Http2);
         }
         if seen.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if !PREFACE.starts_with(seen) {
+        if !HTTP2_PREFACE.starts_with(seen) {
             return Ok(Protocol::Http1);
         }
         // Only `P` or `PR` so far: a socket is readable as long as it has any bytes, so waiting for
@@ -324,7 +324,7 @@ fn http2(limits: &ConnectionLimits, streams: StreamTasks) -> http2::Builder<Stre
     builder
 }
 
-const PREFACE: &[u8; 3] = b"PRI";
+const HTTP2_PREFACE: &[u8; 3] = b"PRI";
 /// hyper's default limit of header lines.
 const HYPER_HEADER_LINES: usize = 100;
 /// Bytes of each response over HTTP/2 that wait for the client, besides the current piece.

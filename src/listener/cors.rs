@@ -70,10 +70,10 @@ fn allowed_headers(request: &HeaderMap) -> Vec<HeaderName> {
     let names = requested.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(','));
     let names = names.filter_map(|name| name.trim().parse::<HeaderName>().ok());
     let parameters = names.filter(|name| name.as_str().starts_with(mcp::header::PARAM_PREFIX));
-    ALLOWED.into_iter().chain(parameters).collect()
+    ALLOWED_HEADERS.into_iter().chain(parameters).collect()
 }
 
-const ALLOWED: [HeaderName; 11] = [
+const ALLOWED_HEADERS: [HeaderName; 11] = [
     header::CONTENT_TYPE,
     header::ACCEPT,
     header::AUTHORIZATION,
@@ -99,7 +99,7 @@ mod tests {
         let names = HeaderValue::from_static("content-type, Mcp-Param-Region,x-evil, mcp-para");
         request.insert(header::ACCESS_CONTROL_REQUEST_HEADERS, names);
         let allowed = allowed_headers(&request);
-        assert_eq!(allowed[..ALLOWED.len()], ALLOWED);
-        assert_eq!(allowed[ALLOWED.len()..], ["mcp-param-region"]);
+        assert_eq!(allowed[..ALLOWED_HEADERS.len()], ALLOWED_HEADERS);
+        assert_eq!(allowed[ALLOWED_HEADERS.len()..], ["mcp-param-region"]);
     }
 }

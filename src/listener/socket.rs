@@ -173,7 +173,7 @@ struct Door {
 
 impl Door {
     fn new(listener: Listener) -> Self {
-        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         Self {
             listener,
             addresses: Arc::default(),
@@ -259,8 +259,8 @@ impl Door {
     }
 
     /// Sends 503 to a client without TLS. Under TLS the connection is just closed, as a handshake
-    /// would cost the resources that the limit protects. The same applies past [`REFUSALS`] at a
-    /// time.
+    /// would cost the resources that the limit protects. The same applies past [`MAX_REFUSALS`] at
+    /// a time.
     fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: ShareBoundError) {
         self.listener.counts.refused.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.is_full, true) {
@@ -271,8 +271,8 @@ impl Door {
             return;
         }
         tokio::spawn(async move {
-            let told = timeout(REFUSAL, async {
-                socket.write_all(FULL).await?;
+            let told = timeout(REFUSAL_TIMEOUT, async {
+                socket.write_all(FULL_RESPONSE).await?;
                 socket.shutdown().await?;
                 // Closing with unread bytes would reset the connection and lose the answer.
                 let mut rest = socket.take(REFUSAL_BYTES);
@@ -332,11 +332,11 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Limits of sending 503: clients at a time, time for each, and bytes to read from each.
-const REFUSALS: usize = 32;
-const REFUSAL: Duration = Duration::from_secs(1);
+const MAX_REFUSALS: usize = 32;
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 const REFUSAL_BYTES: u64 = 64 * 1024;
 /// The connection's end delimits it, so it needs no length.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+const FULL_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\

@@ -17,11 +17,11 @@ pub(super) fn tune(socket: &TcpStream, stall: Duration) -> io::Result<()> {
         return Ok(());
     }
     // Probes detect a client that vanished while nothing was being sent.
-    let step = (stall / PROBES).max(SHORTEST_STEP);
+    let step = (stall / KEEPALIVE_PROBES).max(SHORTEST_STEP);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, step)?;
     sockopt::set_tcp_keepintvl(socket, step)?;
-    sockopt::set_tcp_keepcnt(socket, PROBES)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     // RFC 5482: also ends a connection with a window that stays closed. Other systems lack it.
     #[cfg(target_os = "linux")]
     {
@@ -31,6 +31,6 @@ pub(super) fn tune(socket: &TcpStream, stall: Duration) -> io::Result<()> {
     Ok(())
 }
 
-const PROBES: u32 = 3;
+const KEEPALIVE_PROBES: u32 = 3;
 /// The kernel counts in whole seconds.
 const SHORTEST_STEP: Duration = Duration::from_secs(1);

@@ -45,7 +45,7 @@ pub(super) struct UnreadPiece {
 
 tokio::task_local! {
     /// The stream of the task that is being polled.
-    static CURRENT: Arc<UnreadPiece>;
+    static CURRENT_PIECE: Arc<UnreadPiece>;
 }
 
 impl UnreadPiece {
@@ -60,7 +60,7 @@ impl UnreadPiece {
 
     /// Returns that of the stream with the task being polled; `None` over HTTP/1.
     pub(super) fn of_this_stream() -> Option<Arc<Self>> {
-        CURRENT.try_with(Arc::clone).ok()
+        CURRENT_PIECE.try_with(Arc::clone).ok()
     }
 
     /// Notes that a piece of this size waits for the client, and this many bytes after it.
@@ -201,7 +201,7 @@ impl UnreadShare {
             self.overdue = None;
             return Poll::Pending;
         };
-        let overdue = self.overdue.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        let overdue = self.overdue.get_or_insert_with(|| Box::pin(sleep(OVER_LIMIT_GRACE)));
         overdue.as_mut().poll(cx).map(|()| reached)
     }
 }
@@ -242,7 +242,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let current = Arc::clone(this.piece);
-        if CURRENT.sync_scope(current, || this.stream.poll(cx)).is_ready() {
+        if CURRENT_PIECE.sync_scope(current, || this.stream.poll(cx)).is_ready() {
             return Poll::Ready(());
         }
         let Some((since, bytes)) = this.piece.offered() else {
@@ -274,4 +274,4 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 /// Limit of the bytes of a response over HTTP/1.1 that are not counted.
 pub(super) const LARGEST_UNCOUNTED: usize = 64 * 1024;
 /// Time for which the responses of an HTTP/1.1 connection may exceed the limit.
-const PATIENCE: Duration = Duration::from_secs(1);
+const OVER_LIMIT_GRACE: Duration = Duration::from_secs(1);

@@ -91,7 +91,7 @@ impl WorkerThread {
 /// earliest makes it write to its own wakeup descriptor, and two timers of every call would.
 async fn keep_a_timer() {
     loop {
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(WORKER_TICK).await;
     }
 }
 
@@ -113,7 +113,7 @@ impl Drop for WorkerSlot {
 }
 
 /// Shorter than nearly all time limits of a call, and rare enough to cost nothing.
-const TICK: Duration = Duration::from_millis(900);
+const WORKER_TICK: Duration = Duration::from_millis(900);
 
 #[cfg(test)]
 mod tests {

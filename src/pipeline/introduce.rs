@@ -146,7 +146,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     let mut all = own.cloned();
     for (member, text) in servers().filter_map(|member| Some((member, told(member)?))) {
         if alone {
-            return Some(ellipsize(text, MOST));
+            return Some(ellipsize(text, MAX_INSTRUCTIONS_BYTES));
         }
         let name = member.config.name.as_str();
         let prefix = naming
@@ -155,7 +155,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
         let prefix = prefix.unwrap_or_default();
         let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
-        if before.len() + section.len() > MOST {
+        if before.len() + section.len() > MAX_INSTRUCTIONS_BYTES {
             // The gateway's own instructions come from the operator: no length limit.
             return Some(before.trim_end().to_owned());
         }
@@ -206,6 +206,6 @@ fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
 }
 
 /// Limit of the bytes of all servers' instructions together.
-const MOST: usize = 32 * 1024;
+const MAX_INSTRUCTIONS_BYTES: usize = 32 * 1024;
 /// Limit of the bytes of one server's instructions among several.
 const MOST_OF_ONE: usize = 4 * 1024;

@@ -143,7 +143,7 @@ async fn run_search<T: Send + 'static>(
     holder: &Holder,
     search: impl FnOnce(&Snapshot) -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let failure = Failure::OverLimit { limit: "searches".into(), retry_after: SOON };
+    let failure = Failure::OverLimit { limit: "searches".into(), retry_after: SEARCH_RETRY_AFTER };
     let patience = Patience { longest: LONGEST_WAIT, failure };
     let used = Arc::clone(snapshot);
     snapshot.policy.large_work().run(holder, patience, move || search(&used)).await
@@ -383,7 +383,7 @@ fn intent_of(snapshot: &Snapshot, view: &View, name: &str) -> Option<CallIntent>
 const NO_ARGUMENTS: ParamsFault = ParamsFault::Missing { member: "arguments" };
 /// Limit of a search's wait for other searches, and the time after which it may be tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-const SOON: Duration = Duration::from_secs(1);
+const SEARCH_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Limit of the bytes of an element's text in a line, and of the schema that a refusal carries.
 const LONGEST_TEXT: usize = 160;
 const LONGEST_SCHEMA: usize = 16 << 10;

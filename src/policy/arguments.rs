@@ -142,7 +142,10 @@ impl Policy {
         context: &Context,
         check: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let failure = Failure::OverLimit { limit: "arguments".into(), retry_after: SOON };
+        let failure = Failure::OverLimit {
+            limit: "arguments".into(),
+            retry_after: ARGUMENT_CHECK_RETRY_AFTER,
+        };
         let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
         self.limits.large_work.run(&charged(context), patience, check).await
     }
@@ -227,7 +230,7 @@ fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Re
 /// Limit of a call's wait for the checks of other calls' large arguments.
 const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
-const SOON: Duration = Duration::from_secs(1);
+const ARGUMENT_CHECK_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,7 @@ impl FailedLogins {
         if retry_after.is_zero() {
             return Ok(());
         }
-        Err(Failure::OverLimit { limit: LIMIT.to_owned(), retry_after })
+        Err(Failure::OverLimit { limit: FAILED_LOGINS_LIMIT.to_owned(), retry_after })
     }
 
     /// Records a failed attempt. Concurrent attempts may exceed the rate: an address never waits
@@ -78,7 +78,7 @@ impl FailedLogins {
 }
 
 /// Name of the limit in errors, metrics and the audit log.
-const LIMIT: &str = "failed_logins";
+const FAILED_LOGINS_LIMIT: &str = "failed_logins";
 /// Number of addresses at which those without failures are dropped.
 const MANY_ADDRESSES: usize = 10_000;
 /// Limit of the addresses.

@@ -8,13 +8,13 @@ use crate::config::BreakerConfig;
 
 use super::breaker::CallVerdict;
 
-/// Recent calls, in [`PARTS`] counts.
+/// Recent calls, in [`WINDOW_PARTS`] counts.
 #[derive(Debug)]
 pub(super) struct FailureWindow {
     /// The length of one part.
     part: Duration,
     /// The counts, the newest last, and the time at which that one began.
-    counts: [PartCount; PARTS],
+    counts: [PartCount; WINDOW_PARTS],
     newest: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl FailureWindow {
     /// Creates an empty window of this length.
     pub(super) fn new(length: Duration) -> Self {
         let part = (length / PARTS_AS_U32).max(Duration::from_millis(1));
-        Self { part, counts: [PartCount::default(); PARTS], newest: None }
+        Self { part, counts: [PartCount::default(); WINDOW_PARTS], newest: None }
     }
 
     /// Counts a call that ended at this time.
@@ -53,19 +53,19 @@ impl FailureWindow {
     fn advance(&mut self, now: Instant) {
         let began = *self.newest.get_or_insert(now);
         let passed = now.saturating_duration_since(began).as_nanos() / self.part.as_nanos();
-        let parts = usize::try_from(passed).unwrap_or(usize::MAX).min(PARTS);
+        let parts = usize::try_from(passed).unwrap_or(usize::MAX).min(WINDOW_PARTS);
         if parts == 0 {
             return;
         }
         self.counts.rotate_left(parts);
         self.counts.iter_mut().rev().take(parts).for_each(|part| *part = PartCount::default());
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
-        self.newest = Some(if parts < PARTS { began + self.part * passed } else { now });
+        self.newest = Some(if parts < WINDOW_PARTS { began + self.part * passed } else { now });
     }
 }
 
 /// Number of steps in which calls leave the window.
-const PARTS: usize = 10;
+const WINDOW_PARTS: usize = 10;
 const PARTS_AS_U32: u32 = 10;
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) struct OwnSlots {
 impl HolderSlots {
     /// Creates `each` slots for every holder.
     pub(super) fn new(each: usize) -> Self {
-        let known = KnownHolders { slots: HashMap::new(), sweep_at: FEW };
+        let known = KnownHolders { slots: HashMap::new(), sweep_at: KEPT_UNUSED_HOLDERS };
         Self { each, known: Mutex::new(known) }
     }
 
@@ -46,7 +46,7 @@ impl HolderSlots {
         }
         if known.slots.len() >= known.sweep_at {
             known.slots.retain(|_, own| !OwnSlots::is_unused(own));
-            known.sweep_at = (known.slots.len() * 2).max(FEW);
+            known.sweep_at = (known.slots.len() * 2).max(KEPT_UNUSED_HOLDERS);
         }
         let slots = Arc::new(Semaphore::new(self.each.min(Semaphore::MAX_PERMITS)));
         let own = Arc::new(OwnSlots { slots, waiting: AtomicUsize::new(0) });
@@ -73,7 +73,7 @@ impl OwnSlots {
 }
 
 /// Number of holders up to which unused ones are kept.
-const FEW: usize = 1024;
+const KEPT_UNUSED_HOLDERS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -95,9 +95,9 @@ mod tests {
         let all = HolderSlots::new(1);
         let holder = |number: usize| Holder::Client(number.to_string().into());
         let held = all.find(&holder(0)).try_acquire().unwrap();
-        for number in 1..3 * FEW {
+        for number in 1..3 * KEPT_UNUSED_HOLDERS {
             let _unused = all.find(&holder(number));
-            assert!(all.known.lock().slots.len() <= FEW);
+            assert!(all.known.lock().slots.len() <= KEPT_UNUSED_HOLDERS);
         }
         assert!(all.find(&holder(0)).try_acquire().is_err(), "it is still held");
         drop(held);

@@ -58,7 +58,7 @@ impl QuotaFile {
         let opened = OwnFolder::open(path).and_then(|folder| Ok((folder, place_of(config)?)));
         let (folder, place) =
             opened.map_err(|cause| QuotaFileError::Folder { path: path.to_owned(), cause })?;
-        Ok(Self { folder, name: place + ENDING })
+        Ok(Self { folder, name: place + QUOTA_FILE_ENDING })
     }
 
     /// Reads the counts; empty if there is no file.
@@ -90,7 +90,7 @@ impl QuotaFile {
 }
 
 /// Suffix of the file's name.
-const ENDING: &str = ".quotas.json";
+const QUOTA_FILE_ENDING: &str = ".quotas.json";
 /// Limit of the file's bytes: the number of counts is bounded, and their names are short.
 const MAX_FILE: usize = 32 << 20;
 

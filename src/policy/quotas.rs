@@ -103,14 +103,14 @@ impl QuotaCounts {
         cost: NonZeroU32,
         since_1970: Duration,
     ) -> Result<Vec<String>, Failure> {
-        self.begin_day(since_1970.as_secs() / DAY);
+        self.begin_day(since_1970.as_secs() / DAY_SECONDS);
         let find_key = |quota: &ChargedQuota| {
             let key = self.key(quota);
             let used = self.used.get(&key).copied().unwrap_or(0);
             if used.saturating_add(u64::from(cost.get())) <= u64::from(quota.most) {
                 return Ok(key);
             }
-            let midnight = Duration::from_secs((self.day + 1) * DAY);
+            let midnight = Duration::from_secs((self.day + 1) * DAY_SECONDS);
             let retry_after = midnight.saturating_sub(since_1970);
             Err(Failure::OverLimit { limit: quota.limit.clone(), retry_after })
         };
@@ -125,22 +125,22 @@ impl QuotaCounts {
         if self.used.len() < MOST_COUNTS || self.used.contains_key(&key) {
             return key;
         }
-        format!("{limit} {OTHERS}")
+        format!("{limit} {OTHER_HOLDERS}")
     }
 }
 
 /// The seconds of a day.
-const DAY: u64 = 86_400;
+const DAY_SECONDS: u64 = 86_400;
 /// Limit of the counts.
 const MOST_COUNTS: usize = 100_000;
 /// Holder of the calls of all callers beyond that limit.
-const OTHERS: &str = "others";
+const OTHER_HOLDERS: &str = "others";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOON: Duration = Duration::from_secs(20_000 * DAY + DAY / 2);
+    const NOON: Duration = Duration::from_secs(20_000 * DAY_SECONDS + DAY_SECONDS / 2);
 
     fn quota(limit: &str, holder: Option<&str>, most: u32) -> ChargedQuota {
         ChargedQuota { limit: limit.into(), holder: holder.map(str::to_owned), most }
@@ -156,7 +156,7 @@ mod tests {
         let quotas = [quota("quota:client:ci", None, 3)];
         ledger.charge(&quotas, cost(2), NOON).unwrap();
         ledger.charge(&quotas, cost(1), NOON).unwrap();
-        let late = NOON + Duration::from_secs(DAY / 2 - 1);
+        let late = NOON + Duration::from_secs(DAY_SECONDS / 2 - 1);
         let Err(Failure::OverLimit { limit, retry_after }) = ledger.charge(&quotas, cost(1), late)
         else {
             panic!("it is used up");
@@ -188,7 +188,7 @@ mod tests {
         ledger.charge(&quotas, cost(1), NOON).unwrap();
         assert!(ledger.charge(&quotas, cost(1), NOON).is_err());
         // Another day has begun, and the check is the first to see it.
-        let next_day = NOON + Duration::from_secs(DAY);
+        let next_day = NOON + Duration::from_secs(DAY_SECONDS);
         ledger.check(&quotas, cost(1), next_day).unwrap();
     }
 

@@ -55,7 +55,7 @@ impl UsedConsents {
         let share = self.amount.take(holder, 1, MOST_USED).map_err(|_| {
             let soonest = used.keys().next().map_or(now, |oldest| oldest.until);
             let retry_after = Duration::from_secs(soonest.saturating_sub(now).max(1));
-            Failure::OverLimit { limit: LIMIT.into(), retry_after }
+            Failure::OverLimit { limit: CONFIRMATIONS_LIMIT.into(), retry_after }
         })?;
         used.insert(state, share);
         Ok(ConsentClaim { of: Arc::clone(self), state: Some(state) })
@@ -80,7 +80,7 @@ impl Drop for ConsentClaim {
 /// Limits of the remembered consents: of all clients, and of each.
 const MOST_USED: ShareBounds = ShareBounds { all: 65_536, each: 1024 };
 /// Name of the limit in errors and metrics.
-const LIMIT: &str = "confirmations";
+const CONFIRMATIONS_LIMIT: &str = "confirmations";
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +133,10 @@ mod tests {
         }
         let over = all.claim(&ann, state(each, 60), NOW).map(drop);
         let retry_after = Duration::from_mins(1);
-        assert_eq!(over, Err(Failure::OverLimit { limit: LIMIT.into(), retry_after }));
+        assert_eq!(
+            over,
+            Err(Failure::OverLimit { limit: CONFIRMATIONS_LIMIT.into(), retry_after })
+        );
         assert_eq!(all.used.lock().len(), MOST_USED.each);
         all.claim(&client("bob"), state(each + 1, 60), NOW).unwrap().keep();
         all.claim(&ann, state(each, 120), NOW + retry_after).unwrap().keep();

@@ -129,7 +129,7 @@ fn is_in(view: &View, tool: &ShownTool) -> bool {
 }
 
 fn is_recent(at: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(at) < REMEMBERED
+    now.saturating_duration_since(at) < DEPARTED_TOOL_TIME
 }
 
 /// Forgets the oldest names of servers with too many.
@@ -168,7 +168,7 @@ impl fmt::Debug for DepartedTools {
 }
 
 /// Time for which a removed tool is remembered.
-const REMEMBERED: Duration = Duration::from_mins(10);
+const DEPARTED_TOOL_TIME: Duration = Duration::from_mins(10);
 /// Limit of the remembered names of one server in a view.
 const MOST_NAMES: usize = 256;
 /// Limit of the views with remembered names.
@@ -219,16 +219,16 @@ mod tests {
         all.0.lock().insert(key.clone(), ViewMemory { departed, ..memory(start) });
         let has = |after| all.has(&key, &Principal::Anonymous, "gone", start + after);
         let last = Duration::from_secs(599);
-        assert!(has(Duration::ZERO) && has(last) && !has(REMEMBERED));
+        assert!(has(Duration::ZERO) && has(last) && !has(DEPARTED_TOOL_TIME));
         // The memory is dropped when the next snapshot is published, and not earlier.
         let note = |after| all.note(&snapshot, &snapshot, start + after);
         let names = || all.0.lock().get(&key).map(|memory| memory.departed.len());
         note(last);
         assert_eq!(names(), Some(1));
         all.0.lock().get_mut(&key).unwrap().at = start + last;
-        note(REMEMBERED);
+        note(DEPARTED_TOOL_TIME);
         assert_eq!(names(), Some(0), "the view is recent, the tool is not");
-        note(last + REMEMBERED);
+        note(last + DEPARTED_TOOL_TIME);
         assert_eq!(names(), None, "the view is no longer recent");
     }
 

@@ -8,7 +8,7 @@ use crate::config::ToolAppetite;
 /// `None` if it is unknown.
 pub(super) fn known_appetite(name: &str, version: &str) -> Option<ToolAppetite> {
     let name = name.to_ascii_lowercase();
-    let known = KNOWN.iter().find(|known| {
+    let known = KNOWN_CLIENTS.iter().find(|known| {
         let is_named = match known.name.strip_suffix('*') {
             Some(start) => name.starts_with(start),
             None => name == known.name,
@@ -28,7 +28,7 @@ struct KnownClient {
 }
 
 /// The first match counts.
-const KNOWN: &[KnownClient] = &[
+const KNOWN_CLIENTS: &[KnownClient] = &[
     KnownClient { name: "claude-code", since: Some((2, 1)), appetite: ToolAppetite::All },
     KnownClient { name: "cursor*", since: None, appetite: ToolAppetite::AtMost(40) },
     KnownClient { name: "windsurf*", since: None, appetite: ToolAppetite::AtMost(100) },

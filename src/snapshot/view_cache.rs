@@ -148,7 +148,11 @@ struct CachedView {
 
 impl ViewCache {
     pub(super) fn new(maker: ViewBuilder, config: &Config) -> Self {
-        let each = if config.share_of(MOST) < MOST { MOST_EACH } else { MOST };
+        let each = if config.share_of(MAX_CACHED_VIEWS) < MAX_CACHED_VIEWS {
+            MOST_EACH
+        } else {
+            MAX_CACHED_VIEWS
+        };
         Self { maker, each, made: Mutex::default() }
     }
 
@@ -203,7 +207,7 @@ impl CachedViews {
     ) {
         // A shared view costs no memory of its own.
         let shared = Arc::strong_count(view) > 1;
-        let size = key_size(key) + if shared { LEAST } else { size(view) };
+        let size = key_size(key) + if shared { MIN_VIEW_WEIGHT } else { size(view) };
         let before = self.remove(key);
         // A newer version is charged to the client that requested the first one.
         let holder = before.map_or(holder, |before| before.holder);
@@ -220,7 +224,7 @@ impl CachedViews {
         while self.views.values().filter(|cached| is_own(cached)).count() >= each {
             self.remove_oldest(is_own);
         }
-        while self.views.len() >= MOST || self.held + size > MOST_BYTES {
+        while self.views.len() >= MAX_CACHED_VIEWS || self.held + size > MOST_BYTES {
             let removed = self.remove_oldest(is_own)
                 || self.remove_oldest(|cached| cached.holder.is_some())
                 || self.remove_oldest(|_| true);
@@ -262,7 +266,7 @@ fn size(view: &View) -> usize {
     let lists = Kind::ALL.map(|kind| 2 * view.catalog.list(kind).bytes().len());
     // A search index is about as large as its texts.
     let searched = if view.discovery.is_some() { 2 } else { 1 };
-    lists.iter().sum::<usize>() * searched + LEAST
+    lists.iter().sum::<usize>() * searched + MIN_VIEW_WEIGHT
 }
 
 impl fmt::Debug for ViewCache {
@@ -314,9 +318,9 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
 }
 
 /// Minimum size of a view.
-const LEAST: usize = 4096;
+const MIN_VIEW_WEIGHT: usize = 4096;
 /// Limit of the views that one snapshot keeps: under rules, two for each set of rights.
-const MOST: usize = 1024;
+const MAX_CACHED_VIEWS: usize = 1024;
 /// Limit of the views of one client, where clients can be distinguished.
 const MOST_EACH: usize = 32;
 /// Limit of their bytes; the newest view is always kept.
@@ -378,26 +382,29 @@ mod tests {
 
     #[test]
     fn no_more_views_are_kept_than_may_be_and_those_not_used_go_first() {
-        let world = World::new(MOST);
+        let world = World::new(MAX_CACHED_VIEWS);
         assert!(world.makes(&profile_key(), ONE));
-        for number in 0..MOST {
+        for number in 0..MAX_CACHED_VIEWS {
             assert!(world.makes(&key(number), ONE) && !world.makes(&key(0), ONE), "{number}");
         }
-        assert_eq!(world.views.made().views.len(), MOST);
+        assert_eq!(world.views.made().views.len(), MAX_CACHED_VIEWS);
         assert!(world.makes(&key(1), ONE), "the least recently used is gone");
-        assert!(world.makes(&key(MOST), OTHER));
+        assert!(world.makes(&key(MAX_CACHED_VIEWS), OTHER));
         assert!(!world.makes(&profile_key(), ONE), "it is not one client's");
         let mut made = world.views.made();
         assert_eq!(made.held, made.views.values().map(|cached| cached.size).sum::<usize>());
-        made.make_room(MOST_BYTES - 10 * LEAST, None, MOST);
-        assert!(made.held <= 10 * LEAST && !made.views.is_empty(), "large ones make room, too");
+        made.make_room(MOST_BYTES - 10 * MIN_VIEW_WEIGHT, None, MAX_CACHED_VIEWS);
+        assert!(
+            made.held <= 10 * MIN_VIEW_WEIGHT && !made.views.is_empty(),
+            "large ones make room, too"
+        );
     }
 
     #[test]
     fn views_of_one_client_push_out_none_of_another() {
         let world = World::new(MOST_EACH);
         assert!(world.makes(&key(0), OTHER));
-        for number in 1..=3 * MOST {
+        for number in 1..=3 * MAX_CACHED_VIEWS {
             assert!(world.makes(&key(number), ONE));
         }
         assert!(!world.makes(&key(0), OTHER));
@@ -411,18 +418,22 @@ mod tests {
         for number in 1..=10 {
             assert!(world.makes(&key(number), ONE));
         }
-        world.views.made().make_room(MOST_BYTES - 3 * LEAST, Some(&holder(ONE)), MOST_EACH);
+        world.views.made().make_room(
+            MOST_BYTES - 3 * MIN_VIEW_WEIGHT,
+            Some(&holder(ONE)),
+            MOST_EACH,
+        );
         assert!(!world.makes(&key(0), OTHER));
         assert!(!world.makes(&key(10), ONE) && world.makes(&key(1), ONE));
     }
 
     #[test]
     fn text_of_clients_in_view_keys_counts() {
-        let world = World::new(MOST);
+        let world = World::new(MAX_CACHED_VIEWS);
         let raw = format!("{{\"experimental\":{{\"x\":{{\"y\":\"{}\"}}}}}}", "z".repeat(4000));
         let abilities = Some(Abilities::parse(raw.as_bytes()));
         assert!(world.makes(&ViewKey { abilities, ..key(0) }, ONE));
-        assert!(world.views.made().held > LEAST + 4000);
+        assert!(world.views.made().held > MIN_VIEW_WEIGHT + 4000);
     }
 
     fn holder(address: [u8; 4]) -> Holder {

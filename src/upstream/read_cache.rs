@@ -127,7 +127,7 @@ impl ReadCache {
     fn take(&self, reading: Reading, result: &ResultBody) {
         let Some(caching) = Caching::of(result) else { return };
         // Clients determine most of the key.
-        let size = result.raw().len() + reading.key.size() + OVERHEAD;
+        let size = result.raw().len() + reading.key.size() + READ_OVERHEAD_BYTES;
         let now = clock::now();
         let mut kept = self.kept();
         // Changes that were announced during the read may concern its result.
@@ -167,7 +167,7 @@ impl CachedReads {
 
     /// Removes stale entries, then those that expire first.
     fn make_room(&mut self, size: usize, most: usize, now: Instant) {
-        let full = |kept: &Self| kept.bytes + size > most || kept.entries.len() >= MOST;
+        let full = |kept: &Self| kept.bytes + size > most || kept.entries.len() >= MAX_CACHED_READS;
         if !full(self) {
             return;
         }
@@ -220,7 +220,9 @@ impl Caching {
         let wire: CacheHints<'_> = object(raw).ok()?;
         let place = span_of(raw, wire.ttl_ms.get().as_bytes())?;
         let ms: f64 = wire.ttl_ms.get().parse().ok().filter(|ms| *ms >= 1.0)?;
-        let ttl = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(LONGEST).min(LONGEST);
+        let ttl = Duration::try_from_secs_f64(ms / 1000.0)
+            .unwrap_or(MAX_READ_LIFETIME)
+            .min(MAX_READ_LIFETIME);
         Some(Self { ttl, place, private: wire.cache_scope.as_deref() != Some("public") })
     }
 }
@@ -235,11 +237,11 @@ fn asks_for_nothing_else(call: &Call) -> bool {
     };
     let of_meta = call.params.meta_span().and_then(|span| raw.get(span));
     only(raw, &["uri", meta::META])
-        && of_meta.is_none_or(|meta| meta == b"null" || only(meta, &USUAL))
+        && of_meta.is_none_or(|meta| meta == b"null" || only(meta, &NEUTRAL_META_KEYS))
 }
 
 /// The members of `_meta` that do not affect the result.
-const USUAL: [&str; 8] = [
+const NEUTRAL_META_KEYS: [&str; 8] = [
     meta::PROGRESS_TOKEN,
     meta::PROTOCOL_VERSION,
     meta::CLIENT_INFO,
@@ -250,11 +252,11 @@ const USUAL: [&str; 8] = [
     "baggage",
 ];
 /// Size in bytes of an entry besides its result and its key.
-const OVERHEAD: usize = 512;
+const READ_OVERHEAD_BYTES: usize = 512;
 /// Maximum number of entries.
-const MOST: usize = 4096;
+const MAX_CACHED_READS: usize = 4096;
 /// Maximum time that an entry is kept, whatever the server allows.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_READ_LIFETIME: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {

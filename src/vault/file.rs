@@ -22,7 +22,7 @@ use crate::text::clip;
 use super::VaultFault;
 
 /// The rows: their names, and their sealed values.
-const ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
+const VAULT_ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
 
 /// The file.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl VaultFile {
     pub(super) fn read_rows(&self) -> Result<Vec<(String, Vec<u8>)>, VaultFault> {
         self.with(|database| {
             let transaction = database.begin_read()?;
-            let table = match transaction.open_table(ROWS) {
+            let table = match transaction.open_table(VAULT_ROWS) {
                 Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
                 table => table?,
             };
@@ -95,7 +95,7 @@ impl VaultFile {
     pub(super) fn read_row(&self, name: &str) -> Result<Option<Vec<u8>>, VaultFault> {
         self.with(|database| {
             let transaction = database.begin_read()?;
-            let table = match transaction.open_table(ROWS) {
+            let table = match transaction.open_table(VAULT_ROWS) {
                 Err(TableError::TableDoesNotExist(_)) => return Ok(None),
                 table => table?,
             };
@@ -113,7 +113,7 @@ impl VaultFile {
     pub(super) fn delete_row(&self, name: &str) -> Result<(), VaultFault> {
         self.with(|database| {
             let transaction = database.begin_write()?;
-            transaction.open_table(ROWS)?.remove(name)?;
+            transaction.open_table(VAULT_ROWS)?.remove(name)?;
             Ok(transaction.commit()?)
         })
     }
@@ -160,7 +160,7 @@ impl VaultFile {
         // The store may panic on a file that it did not write.
         let done = catch_unwind(AssertUnwindSafe(|| {
             let database = Builder::new()
-                .set_cache_size(CACHE)
+                .set_cache_size(CACHE_BYTES)
                 .create_with_backend(FileBackend::new(file)?)?;
             let done = operate(&database)?;
             database.close()?;
@@ -178,7 +178,7 @@ fn insert_rows<'a>(
     rows: impl IntoIterator<Item = (&'a str, &'a [u8])>,
 ) -> Result<(), StoreError> {
     let transaction = database.begin_write()?;
-    let mut table = transaction.open_table(ROWS)?;
+    let mut table = transaction.open_table(VAULT_ROWS)?;
     for (name, sealed) in rows {
         table.insert(name, sealed)?;
     }
@@ -195,7 +195,9 @@ fn open_own(path: &Path) -> Result<File, VaultFault> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let file = match options.open(path) {
-        Err(error) if error.raw_os_error() == Some(LOOP) => return Err(VaultFault::Foreign),
+        Err(error) if error.raw_os_error() == Some(SYMLINK_ERRNO) => {
+            return Err(VaultFault::Foreign);
+        }
         file => file?,
     };
     let metadata = file.metadata()?;
@@ -262,8 +264,8 @@ const MOST_ROWS: usize = 200_000;
 const LARGEST_ROW: usize = 256 << 10;
 const LARGEST_FILE: u64 = 1 << 30;
 /// The memory of the store while it is open, in bytes.
-const CACHE: usize = 1 << 20;
+const CACHE_BYTES: usize = 1 << 20;
 /// The most bytes of the store's own reason in an error.
 const LONGEST_REASON: usize = 200;
 /// The system's error for a symbolic link that is not followed.
-const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
+const SYMLINK_ERRNO: i32 = rustix::io::Errno::LOOP.raw_os_error();

@@ -30,7 +30,7 @@ impl VaultKeys {
 
     /// Returns true if a row is sealed with the newest key.
     pub(super) fn is_newest(&self, sealed: &[u8]) -> bool {
-        let id = sealed.strip_prefix(FORMAT).and_then(<[u8]>::first_chunk::<8>);
+        let id = sealed.strip_prefix(SEAL_FORMAT).and_then(<[u8]>::first_chunk::<8>);
         id.is_some() && id == self.0.first().map(|key| &key.id)
     }
 
@@ -38,14 +38,14 @@ impl VaultKeys {
     pub(super) fn seal(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>, VaultFault> {
         let key = self.0.first().ok_or(VaultFault::Cipher)?;
         let sealed = key.sealer.seal(&associated(key.id, name), value);
-        Ok([FORMAT, &key.id, &sealed.map_err(|_| VaultFault::Cipher)?].concat())
+        Ok([SEAL_FORMAT, &key.id, &sealed.map_err(|_| VaultFault::Cipher)?].concat())
     }
 
     /// The value of the row of this name.
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Result<Vec<u8>, VaultFault> {
         let row = || clip(name, LONGEST_NAME).to_owned();
         let damaged = || VaultFault::Sealed { row: row() };
-        let rest = sealed.strip_prefix(FORMAT).ok_or_else(damaged)?;
+        let rest = sealed.strip_prefix(SEAL_FORMAT).ok_or_else(damaged)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
         let key = self.0.iter().find(|key| key.id == *id);
         let key = key.ok_or_else(|| VaultFault::UnknownKey { row: row() })?;
@@ -61,11 +61,11 @@ impl std::fmt::Debug for VaultKeys {
 
 /// The associated data of a sealed value: the format, the key and the row.
 fn associated(id: KeyId, name: &str) -> Vec<u8> {
-    [FORMAT, &id, name.as_bytes()].concat()
+    [SEAL_FORMAT, &id, name.as_bytes()].concat()
 }
 
 /// The first byte of every sealed value: the number of the format.
-const FORMAT: &[u8] = &[1];
+const SEAL_FORMAT: &[u8] = &[1];
 const SEAL_PURPOSE: &[u8] = b"trunkline vault key\n";
 const ID_PURPOSE: &[u8] = b"trunkline vault key id\n";
 /// The most bytes of a row's name in an error.

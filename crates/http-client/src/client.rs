@@ -128,7 +128,7 @@ impl HttpClient {
         Ok(Self { pool, target, posts: headers, others, see_other, signer })
     }
 
-    /// Sends a request and follows at most [`REDIRECTS`] redirects within the
+    /// Sends a request and follows at most [`MAX_REDIRECTS`] redirects within the
     /// server's own origin. A redirect elsewhere would send credentials and
     /// arguments to a place that the configuration does not name.
     ///
@@ -200,7 +200,7 @@ impl HttpClient {
     ) -> Result<Response<ResponseBody>, S::Error> {
         let OutgoingRequest { target, method, headers, mut body } = request;
         let (mut target, mut method) = (target.clone(), method.clone());
-        for _ in 0..REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let location = location.unwrap_or_default();
             let next = self.redirected_method(response.status(), &method);
@@ -305,7 +305,7 @@ fn is_redirect(status: StatusCode) -> bool {
 /// the gateway's own. The request's map is created with room for them.
 const USUAL_HEADERS: usize = 8;
 /// Maximum number of redirects per request.
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// Interval of TCP keep-alive probes on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_mins(1);
 

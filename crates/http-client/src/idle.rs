@@ -35,7 +35,7 @@ struct IdleConnection {
 impl Default for IdleConnections {
     fn default() -> Self {
         Self(Arc::new(Shelves {
-            by_thread: (0..SHELVES).map(|_| Mutex::default()).collect(),
+            by_thread: (0..SHELF_COUNT).map(|_| Mutex::default()).collect(),
             round: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
         }))
@@ -60,7 +60,7 @@ impl IdleConnections {
     pub(crate) fn put(&self, connection: Http1Connection) {
         let since = self.0.round.load(Ordering::Relaxed);
         if let Some(mut here) = self.0.shelf()
-            && here.len() < MOST
+            && here.len() < MAX_SHELF_CONNECTIONS
         {
             here.push(IdleConnection { connection, since });
         }
@@ -96,7 +96,7 @@ struct Keeper(Weak<Shelves>);
 impl Keeper {
     async fn keep(self) {
         loop {
-            tokio::time::sleep(ROUND).await;
+            tokio::time::sleep(IDLE_ROUND).await;
             let Some(shelves) = self.0.upgrade() else { return };
             if shelves.sweep() == 0 {
                 return;
@@ -116,11 +116,11 @@ impl Drop for Keeper {
 impl Shelves {
     /// Returns the connections of the calling thread.
     fn shelf(&self) -> Option<MutexGuard<'_, Vec<IdleConnection>>> {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static NUMBER: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
+            static THREAD_NUMBER: Cell<usize> = Cell::new(THREAD_COUNT.fetch_add(1, Ordering::Relaxed));
         }
-        let number = NUMBER.try_with(Cell::get).unwrap_or(0) % SHELVES;
+        let number = THREAD_NUMBER.try_with(Cell::get).unwrap_or(0) % SHELF_COUNT;
         let own = self.by_thread.get(number)?;
         Some(own.lock())
     }
@@ -139,8 +139,8 @@ impl Shelves {
 }
 
 /// Number of shelves. If there are more threads, they share shelves.
-const SHELVES: usize = 32;
+const SHELF_COUNT: usize = 32;
 /// Maximum number of idle connections on one shelf.
-const MOST: usize = 1024;
+const MAX_SHELF_CONNECTIONS: usize = 1024;
 /// Minimum time that an idle connection is kept. The maximum is twice as long.
-const ROUND: Duration = Duration::from_secs(45);
+const IDLE_ROUND: Duration = Duration::from_secs(45);

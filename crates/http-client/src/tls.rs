@@ -19,12 +19,12 @@ use crate::error::{HttpError, HttpSetupFault};
 /// [`HttpError::Setup`] if the file cannot be used.
 pub(crate) fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, HttpError> {
     // Most servers use only the platform's roots and share this configuration.
-    static USUAL: OnceLock<ClientConfig> = OnceLock::new();
-    match (ca, USUAL.get()) {
+    static USUAL_TLS_CONFIG: OnceLock<ClientConfig> = OnceLock::new();
+    match (ca, USUAL_TLS_CONFIG.get()) {
         (None, Some(usual)) => Ok(usual.clone()),
         (None, None) => {
             let usual = trusting(platform_roots().clone())?;
-            Ok(USUAL.get_or_init(|| usual).clone())
+            Ok(USUAL_TLS_CONFIG.get_or_init(|| usual).clone())
         }
         (Some(path), _) => trusting(with_roots_of(path)?),
     }
@@ -52,8 +52,8 @@ fn trusting(roots: RootCertStore) -> Result<ClientConfig, HttpError> {
 
 /// Returns the platform's root certificates, read once.
 fn platform_roots() -> &'static RootCertStore {
-    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
-    ROOTS.get_or_init(|| {
+    static PLATFORM_ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    PLATFORM_ROOTS.get_or_init(|| {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
             tracing::warn!(target: "trunkline::upstream::transport::http::client", %error, "some of the platform's root certificates cannot be read");

@@ -20,7 +20,7 @@ use new_server::NewServer;
 ///
 /// Secrets move to files of their own beside the configuration, which only their owner can read.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = ADD_EXAMPLES)]
 pub(super) struct AddArgs {
     /// The server's name in the configuration
     #[arg(value_name = "NAME")]
@@ -47,7 +47,7 @@ pub(super) struct AddArgs {
     dry_run: bool,
 }
 
-const EXAMPLES: &str = "\
+const ADD_EXAMPLES: &str = "\
 Examples:
   trunkline add files -- npx -y @modelcontextprotocol/server-filesystem .
   trunkline add docs https://mcp.example.com/mcp --header 'Authorization: Bearer ${env:DOCS_TOKEN}'

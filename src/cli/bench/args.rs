@@ -14,7 +14,7 @@ use crate::text::split_quantity;
 /// Speaks both protocol eras over HTTP, and detects the era of the server. Without --tool it calls
 /// the first tool with readOnlyHint, with arguments generated from its schema.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = BENCH_EXAMPLES)]
 pub(crate) struct BenchArgs {
     /// The endpoint, such as http://127.0.0.1:8080/mcp
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "own"], conflicts_with_all = ["compare", "own"])]
@@ -42,12 +42,12 @@ pub(crate) struct BenchArgs {
     /// The tool to call; a gateway's prefix before its name may be omitted
     #[arg(long, value_name = "NAME", help_heading = "Requests")]
     pub(super) tool: Option<String>,
-    #[arg(long = "args", value_name = "JSON|@FILE", help = ARGUMENTS, help_heading = "Requests")]
+    #[arg(long = "args", value_name = "JSON|@FILE", help = ARGUMENTS_HELP, help_heading = "Requests")]
     pub(super) arguments: Option<String>,
     /// Send arguments even if they violate the tool's schema
     #[arg(long, requires = "arguments", help_heading = "Requests")]
     pub(super) unchecked: bool,
-    #[arg(long, value_name = "TEXT", help = EXPECTATION, help_heading = "Requests")]
+    #[arg(long, value_name = "TEXT", help = EXPECTATION_HELP, help_heading = "Requests")]
     pub(super) expect: Option<String>,
     /// The seed of generated arguments and of the order of --mix
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Requests")]
@@ -101,12 +101,12 @@ pub(crate) struct BenchArgs {
 }
 
 // Clap replaces `{n}` by a line break, and drops escape sequences where there is no terminal.
-const ARGUMENTS: &str = "The arguments of the call, or @FILE to read them from a file; the string \
+const ARGUMENTS_HELP: &str = "The arguments of the call, or @FILE to read them from a file; the string \
                          \"{{\u{1b}[0mn}}\" in them is replaced by a number unique to the call";
-const EXPECTATION: &str = "Count a call as failed unless its answer contains this text; \
+const EXPECTATION_HELP: &str = "Count a call as failed unless its answer contains this text; \
                            {{\u{1b}[0mn}} is the number of the call";
 
-const EXAMPLES: &str = "\
+const BENCH_EXAMPLES: &str = "\
 Examples:
   trunkline bench http://127.0.0.1:8080/mcp
       any server: a read-only tool, generated arguments, 16 connections, 10 seconds
@@ -145,7 +145,7 @@ pub(super) struct Pids(pub(super) Vec<u32>);
 
 /// Parses `10s`, `500ms`, `2m`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 7] = [
+    const DURATION_UNITS: [(&str, f64); 7] = [
         ("us", 1e-6),
         ("µs", 1e-6),
         ("ms", 1e-3),
@@ -154,7 +154,7 @@ fn time(text: &str) -> Result<Duration, String> {
         ("m", 60.0),
         ("h", 3600.0),
     ];
-    let quantity = split_quantity(text, &UNITS)
+    let quantity = split_quantity(text, &DURATION_UNITS)
         .and_then(|(number, worth)| Some(number.parse::<f64>().ok()? * worth));
     let seconds = quantity.ok_or("a time is a number with us, ms, s, m or h")?;
     if seconds > 86_400.0 {

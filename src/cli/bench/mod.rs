@@ -17,7 +17,7 @@ use crate::bench::{
 };
 use crate::mcp::Era;
 
-use super::{FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
+use super::{FAILURE_EXIT, WRONG_USE, print_error, report_error, write_to_stdout};
 pub(super) use args::BenchArgs;
 use args::{EraName, Scenario};
 use own::ComparedProcesses;
@@ -131,7 +131,8 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
         (Scenario::List, None) => Mix::only(Op::List),
         (Scenario::Session, None) => Mix::only(Op::Session),
     };
-    let turn = if args.compare.is_empty() && !args.own { ALONE } else { IN_TURN };
+    let turn =
+        if args.compare.is_empty() && !args.own { SINGLE_ENDPOINT_DURATION } else { IN_TURN };
     let duration = match (args.duration, args.requests) {
         (None, None) => Some(turn),
         (duration, _) => duration,
@@ -142,9 +143,9 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
     });
     let given = args.arguments.as_deref().map(arguments).transpose()?;
     let (tool, arguments, expect) = if args.own && given.is_none() {
-        (Some(own::TOOL), Some(own::arguments()), Some(own::EXPECTED))
+        (Some(own::BENCH_TOOL), Some(own::arguments()), Some(own::EXPECTED_TEXT))
     } else if args.own {
-        (Some(own::TOOL), given, args.expect.as_deref())
+        (Some(own::BENCH_TOOL), given, args.expect.as_deref())
     } else {
         (args.tool.as_deref(), given, args.expect.as_deref())
     };
@@ -182,13 +183,13 @@ fn tell(args: &BenchArgs, report: &BenchReport<'_>) -> ExitCode {
         && let Err(error) = std::fs::write(file, report.html())
     {
         print_error(&format!("cannot write {}: {error}", file.display()));
-        return FAILURE.into_code();
+        return FAILURE_EXIT.into_code();
     }
     let told = if args.json { format!("{:#}\n", report.json()) } else { report.table() };
     let printed = write_to_stdout(&told);
     // A load without any successful answer is a failure.
     let answered = report.contest.rounds.iter().flatten().any(|leg| leg.tally.whole().done > 0);
-    if answered { printed } else { FAILURE.into_code() }
+    if answered { printed } else { FAILURE_EXIT.into_code() }
 }
 
 fn is_wrong_use(fault: &BenchFault) -> bool {
@@ -209,6 +210,6 @@ fn wrong_use(fault: &BenchFault) -> ExitCode {
 }
 
 /// Duration of the test of a single endpoint.
-const ALONE: Duration = Duration::from_secs(10);
+const SINGLE_ENDPOINT_DURATION: Duration = Duration::from_secs(10);
 /// Duration of each turn when endpoints take turns.
 const IN_TURN: Duration = Duration::from_secs(3);

@@ -82,9 +82,9 @@ pub(super) fn era(mix: &Mix) -> Era {
 }
 
 /// The tool to call.
-pub(super) const TOOL: &str = "search";
+pub(super) const BENCH_TOOL: &str = "search";
 /// The text that every answer must contain.
-pub(super) const EXPECTED: &str = "number {{n}} ";
+pub(super) const EXPECTED_TEXT: &str = "number {{n}} ";
 
 struct BenchProcess {
     child: Child,
@@ -114,7 +114,7 @@ impl BenchProcess {
             let address = listens(BufReader::new(log)).await?;
             Ok::<_, io::Error>((child, address))
         };
-        let started = tokio::time::timeout(PATIENCE, start).await;
+        let started = tokio::time::timeout(READY_TIMEOUT, start).await;
         let (child, address) = match started {
             Ok(started) => started.map_err(|error| fault(error.to_string()))?,
             Err(_) => return Err(fault("it did not listen in time".into())),
@@ -131,7 +131,7 @@ impl BenchProcess {
         let begun = clock::real_now();
         loop {
             match Script::prepare(target.clone(), load).await {
-                Err(BenchFault::UnknownTool { .. }) if begun.elapsed() < PATIENCE => {
+                Err(BenchFault::UnknownTool { .. }) if begun.elapsed() < READY_TIMEOUT => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 script => return script,
@@ -141,7 +141,7 @@ impl BenchProcess {
 
     async fn end(mut self) {
         drop(self.child.stdin.take());
-        if tokio::time::timeout(FAREWELL, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
     }
@@ -188,7 +188,7 @@ impl ConfigFolder {
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join(FILE)
+        self.0.join(CONFIG_FILE)
     }
 }
 
@@ -209,10 +209,10 @@ fn text(server: &Url, era: Era) -> String {
     )
 }
 
-const FILE: &str = "gateway.toml";
+const CONFIG_FILE: &str = "gateway.toml";
 /// Time limit for a process to listen, and for the gateway to list its server.
-const PATIENCE: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for a process to exit.
-const FAREWELL: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum bytes of log before the address.
 const MOST_LOG: usize = 1024 * 1024;

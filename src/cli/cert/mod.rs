@@ -26,7 +26,7 @@ use crate::codec::replace_file::replace_file;
 #[derive(Debug, Clone, clap::Args)]
 pub struct CertArgs {
     /// The folder to write to; created if missing
-    #[arg(long, value_name = "DIR", default_value = DIR)]
+    #[arg(long, value_name = "DIR", default_value = CERTIFICATE_DIR)]
     pub dir: PathBuf,
     /// One more host name or address of the server; may be repeated
     #[arg(long = "name", value_name = "NAME")]
@@ -35,7 +35,7 @@ pub struct CertArgs {
     #[arg(long, value_name = "NAME")]
     pub client: Option<String>,
     /// The validity of the certificates, in days
-    #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u16).range(1..=MOST_DAYS))]
+    #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_VALID_DAYS, value_parser = clap::value_parser!(u16).range(1..=MOST_DAYS))]
     pub days: u16,
     /// Overwrite existing files
     #[arg(long)]
@@ -44,7 +44,13 @@ pub struct CertArgs {
 
 impl Default for CertArgs {
     fn default() -> Self {
-        Self { dir: DIR.into(), names: Vec::new(), client: None, days: DAYS, force: false }
+        Self {
+            dir: CERTIFICATE_DIR.into(),
+            names: Vec::new(),
+            client: None,
+            days: DEFAULT_VALID_DAYS,
+            force: false,
+        }
     }
 }
 
@@ -142,7 +148,7 @@ fn cert_and_key(
 }
 
 fn parse_names(more: &[String]) -> Result<Vec<SanType>, CertError> {
-    let all = ALWAYS.iter().copied().chain(more.iter().map(String::as_str));
+    let all = LOCAL_HOSTS.iter().copied().chain(more.iter().map(String::as_str));
     let mut names = Vec::new();
     for name in all {
         let read = match name.parse() {
@@ -263,12 +269,12 @@ fn explain_files(args: &CertArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "  with Python        SSL_CERT_FILE={dir}/ca.pem")
 }
 
-const DIR: &str = "certs";
-const DAYS: u16 = 365;
+const CERTIFICATE_DIR: &str = "certs";
+const DEFAULT_VALID_DAYS: u16 = 365;
 /// Apple's clients reject server certificates that are valid for more than 825 days; one day is
 /// used by the start on the day before.
 const MOST_DAYS: i64 = 824;
-const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[cfg(test)]
 mod tests;

@@ -33,7 +33,7 @@ pub(super) fn keep_backup(
     let folder = parent_folder(path);
     fs::create_dir_all(folder).map_err(|source| write_error(folder, source))?;
     let mode = fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
-    let word = before.map_or(CREATED, |_| BEFORE);
+    let word = before.map_or(CREATION_SEPARATOR, |_| BACKUP_SEPARATOR);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut number = list_backups(path).last().map_or(1, |backup| backup.number + 1);
     loop {
@@ -122,9 +122,9 @@ fn list_backups(path: &Path) -> Vec<Backup> {
         .filter_map(|entry| {
             let file_name = entry.file_name().to_string_lossy().into_owned();
             let rest = file_name.strip_prefix(&name)?;
-            let (origin, rest) = match rest.strip_prefix(BEFORE) {
+            let (origin, rest) = match rest.strip_prefix(BACKUP_SEPARATOR) {
                 Some(rest) => (Origin::Changed, rest),
-                None => (Origin::Created, rest.strip_prefix(CREATED)?),
+                None => (Origin::Created, rest.strip_prefix(CREATION_SEPARATOR)?),
             };
             let (number, hash) = rest.split_once('-')?;
             let (number, hash) = (number.parse().ok()?, hash.to_owned());
@@ -140,9 +140,9 @@ fn hash_version(bytes: &[u8]) -> String {
 }
 
 /// Separator between the name of a file and the number, in the name of a backup.
-const BEFORE: &str = ".before-trunkline-";
+const BACKUP_SEPARATOR: &str = ".before-trunkline-";
 /// Separator for a file that did not exist before.
-const CREATED: &str = ".created-by-trunkline-";
+const CREATION_SEPARATOR: &str = ".created-by-trunkline-";
 
 #[cfg(test)]
 mod tests {

@@ -61,12 +61,16 @@ impl GatewayAddress {
         let (table, value, reference) = match client.id {
             "claude-desktop" => return Ok(ClientEntry::new(servers, self.command_entry(client)?)),
             "codex" => return Ok(ClientEntry::new(&["mcp_servers"], self.codex_entry())),
-            "claude-code" => (servers, json!({ "type": "http", "url": url }), Some(BRACED)),
-            "cursor" => (servers, json!({ "url": url }), Some(PREFIXED)),
-            "vscode" => (&["servers"][..], json!({ "type": "http", "url": url }), Some(PREFIXED)),
-            "windsurf" => (servers, json!({ "serverUrl": url }), Some(PREFIXED)),
+            "claude-code" => (servers, json!({ "type": "http", "url": url }), Some(BRACED_KEY)),
+            "cursor" => (servers, json!({ "url": url }), Some(PREFIXED_KEY)),
+            "vscode" => {
+                (&["servers"][..], json!({ "type": "http", "url": url }), Some(PREFIXED_KEY))
+            }
+            "windsurf" => (servers, json!({ "serverUrl": url }), Some(PREFIXED_KEY)),
             "gemini" => (servers, json!({ "httpUrl": url }), Some("$TRUNKLINE_KEY")),
-            "cline" => (servers, json!({ "type": "streamableHttp", "url": url }), Some(PREFIXED)),
+            "cline" => {
+                (servers, json!({ "type": "streamableHttp", "url": url }), Some(PREFIXED_KEY))
+            }
             "lm-studio" => (servers, json!({ "url": url }), None),
             "zed" => (&["context_servers"][..], json!({ "url": url }), None),
             "opencode" => {
@@ -78,7 +82,7 @@ impl GatewayAddress {
                     "enabled": true, "type": "streamable_http", "name": name, "uri": url,
                     "timeout": 300,
                 });
-                (&["extensions"][..], value, Some(BRACED))
+                (&["extensions"][..], value, Some(BRACED_KEY))
             }
             _ => return Err(ExportError::NoClientFile { title: client.title }),
         };
@@ -153,6 +157,6 @@ fn opencode_table(document: &Json) -> &'static [&'static str] {
 }
 
 /// The reference to the key in Claude Code and Goose.
-const BRACED: &str = "${TRUNKLINE_KEY}";
+const BRACED_KEY: &str = "${TRUNKLINE_KEY}";
 /// The reference to the key in Cursor, VS Code, Windsurf and Cline.
-const PREFIXED: &str = "${env:TRUNKLINE_KEY}";
+const PREFIXED_KEY: &str = "${env:TRUNKLINE_KEY}";

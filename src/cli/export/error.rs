@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::cli::edited_file::EditedFileError;
 use crate::cli::gateway_file::GatewayFileError;
 use crate::cli::import::document::DocumentError;
-use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit, WRONG_USE};
+use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit, WRONG_USE};
 use crate::codec::file::FileError;
 
 use super::edit::EditError;
@@ -108,7 +108,7 @@ impl ExportError {
             | Self::UnknownProfile { .. } => WRONG_USE,
             Self::InvalidConfig { .. } => CONFIG_FAULT,
             Self::Gateway(error) => error.exit(),
-            _ => FAILURE,
+            _ => FAILURE_EXIT,
         }
     }
 }

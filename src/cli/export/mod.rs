@@ -45,7 +45,7 @@ const OWN_NAME: &str = "trunkline";
 ///
 /// Prints the entry for the client's configuration and the resulting change.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXPORT_EXAMPLES)]
 pub(super) struct ExportArgs {
     /// The client: claude-code, claude-desktop, cursor, vscode, windsurf, codex, gemini, zed,
     /// opencode, goose, cline or lm-studio
@@ -97,7 +97,7 @@ struct WriteOptions {
     expect: Option<String>,
 }
 
-const EXAMPLES: &str = "\
+const EXPORT_EXAMPLES: &str = "\
 Examples:
   trunkline export --client cursor                     # show what would change
   trunkline export --client cursor --write --replace   # and remove the imported servers

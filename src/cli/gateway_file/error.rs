@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::edited_file::EditedFileError;
-use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit};
+use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit};
 
 /// Reason that the file was not edited.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl GatewayFileError {
             | Self::Invalid { .. }
             | Self::TooLarge { .. }
             | Self::File(EditedFileError::NotUtf8 { .. }) => CONFIG_FAULT,
-            _ => FAILURE,
+            _ => FAILURE_EXIT,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::cli::edited_file::EditedFileError;
 use crate::cli::gateway_file::GatewayFileError;
-use crate::cli::{FAILURE, FailureExit, WRONG_USE};
+use crate::cli::{FAILURE_EXIT, FailureExit, WRONG_USE};
 
 use super::document::DocumentError;
 use super::imported::InactiveEntryFault;
@@ -103,7 +103,7 @@ impl ImportError {
                 WRONG_USE
             }
             Self::Gateway(error) => error.exit(),
-            _ => FAILURE,
+            _ => FAILURE_EXIT,
         }
     }
 }

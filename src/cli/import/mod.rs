@@ -47,7 +47,7 @@ pub(super) use sources::{ConfigFile, FoundConfig};
 /// Without a source it lists the configurations that it finds. With one it prints the additions to
 /// gateway.toml.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = IMPORT_EXAMPLES)]
 pub(super) struct ImportArgs {
     /// A program, a file, or `-` for standard input
     #[arg(value_name = "SOURCE")]
@@ -71,7 +71,7 @@ pub(super) struct ImportArgs {
     undo: bool,
 }
 
-const EXAMPLES: &str = "\
+const IMPORT_EXAMPLES: &str = "\
 Programs:
   claude-desktop, claude-code, cursor, vscode, windsurf, codex, gemini, zed, opencode, goose, cline,
   lm-studio, signalwire, ava, action-servers, openlegion

@@ -48,7 +48,7 @@ impl FileChange<'_> {
         }
         let document = parse_document("", text, self.notation);
         let (Ok(document), Some(tree)) = (document, read_literals(text, self.notation)) else {
-            return HIDDEN.to_owned();
+            return HIDDEN_SECRET.to_owned();
         };
         let mut hidden = Vec::new();
         self.collect_hidden(&mut Vec::new(), &tree, &document, &mut hidden);
@@ -123,7 +123,7 @@ fn hide_ranges(
     for literal in literals {
         hide_comments(text.get(at..literal.start).unwrap_or_default(), opening, &mut shown);
         if hidden.contains(&literal.start) {
-            shown.extend(["\"", HIDDEN, "\""]);
+            shown.extend(["\"", HIDDEN_SECRET, "\""]);
         } else {
             shown.push_str(text.get(literal.clone()).unwrap_or_default());
         }
@@ -142,7 +142,7 @@ fn hide_comments(mut gap: &str, opening: &str, shown: &mut String) {
             Some("//") => ("//", ""),
             _ => (opening, ""),
         };
-        shown.extend([before, mark, " ", HIDDEN, end]);
+        shown.extend([before, mark, " ", HIDDEN_SECRET, end]);
         gap = after;
     }
     shown.push_str(gap);
@@ -157,7 +157,7 @@ fn comment_end(text: &str) -> usize {
 }
 
 /// Text in place of a secret.
-const HIDDEN: &str = "***";
+const HIDDEN_SECRET: &str = "***";
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::cli::import::document::{Notation, parse_document};
 use crate::cli::import::{ANY_SECRET, ReferenceContext, hide_secrets, holds_values};
 
-use super::HIDDEN;
+use super::HIDDEN_SECRET;
 
 /// Returns the text with `***` in place of hidden values.
 pub(super) fn hide_yaml(
@@ -45,7 +45,7 @@ impl LineState {
             return format!("{blank}{comment}");
         }
         if self.continued.is_some_and(|start| depth > start) {
-            return format!("{blank}{HIDDEN}");
+            return format!("{blank}{HIDDEN_SECRET}");
         }
         let pair = split_pair(content);
         let has_value = pair.is_none_or(|(_, value)| !value.is_empty());
@@ -53,7 +53,7 @@ impl LineState {
         self.values = self.values.filter(|start| depth > *start);
         let Some((key, value)) = pair else {
             let mark = if content.starts_with("- ") { "- " } else { "" };
-            return format!("{blank}{mark}{HIDDEN}");
+            return format!("{blank}{mark}{HIDDEN_SECRET}");
         };
         if depth == 0 {
             self.is_table = tables.iter().any(|table| matches!(&table[..], [only] if only == key));
@@ -65,7 +65,7 @@ impl LineState {
         if !has_value || (self.is_table && is_harmless(name, value, references)) {
             return line.to_owned();
         }
-        format!("{blank}{key}: {HIDDEN}")
+        format!("{blank}{key}: {HIDDEN_SECRET}")
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn start_audit(config: &Config, metrics: &Metrics) -> io::Result<Audi
 pub(super) async fn finish_audit(trail: &AuditTrail) {
     let trail = trail.clone();
     // If the runtime ends, so does the process.
-    let _ = tokio::task::spawn_blocking(move || trail.finish(PATIENCE)).await;
+    let _ = tokio::task::spawn_blocking(move || trail.finish(LAST_RECORDS_TIMEOUT)).await;
 }
 
 /// Checks that no record goes to standard output if a client on standard streams reads it.
@@ -86,4 +86,4 @@ fn argument_recording(config: &AuditConfig) -> Option<ArgumentRecording> {
 }
 
 /// Time limit for writing the last records.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LAST_RECORDS_TIMEOUT: Duration = Duration::from_secs(2);

@@ -43,7 +43,7 @@ use crate::telemetry::otel::Otel;
 use crate::text::error_chain;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
-use super::{CommonArgs, OPEN, print_error, report_error};
+use super::{CommonArgs, OPEN_GATEWAY_WARNING, print_error, report_error};
 pub use reload::Reloader;
 
 /// Reason that the gateway did not start.
@@ -271,7 +271,7 @@ impl Running {
         });
         tokio::spawn(warm_up());
         Ok(Self {
-            address: address.unwrap_or(NOWHERE),
+            address: address.unwrap_or(NO_ADDRESS),
             admin,
             gateway,
             mcp,
@@ -300,10 +300,10 @@ impl Running {
         let config = &self.gateway.snapshots.load().config;
         let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
         let (servers, address) = (config.servers.len(), self.address);
-        if address != NOWHERE {
+        if address != NO_ADDRESS {
             tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
             if config.is_open_to_anyone() {
-                tracing::warn!("{OPEN}");
+                tracing::warn!("{OPEN_GATEWAY_WARNING}");
             }
         }
         if let Some(admin) = self.admin {
@@ -430,7 +430,7 @@ fn serve_operators(
 }
 
 /// The address without a listener.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Delay of the warm-up after the start, which keeps the processors busy.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Time limit for the end of the admin listener.

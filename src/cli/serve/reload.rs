@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::admin::StatusReport;
 use crate::child::Guardian;
-use crate::cli::{CommonArgs, OPEN};
+use crate::cli::{CommonArgs, OPEN_GATEWAY_WARNING};
 use crate::codec::file::FileReader;
 use crate::config::{
     Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs,
@@ -283,7 +283,7 @@ impl Reloader {
         // Removing the last client is not meant to open the gateway to
         // everyone.
         if config.is_open_to_anyone() && !running.is_open_to_anyone() {
-            return Err(vec![OPEN.to_owned()].into());
+            return Err(vec![OPEN_GATEWAY_WARNING.to_owned()].into());
         }
         audit_log::check_standard_output(&config, self.doors).map_err(|fault| vec![fault])?;
         if config == *running {

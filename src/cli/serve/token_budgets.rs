@@ -23,8 +23,8 @@ async fn follow_changes(snapshots: Arc<Snapshots>) {
     loop {
         if has_budgets(&snapshots) {
             // Wait for servers that have not listed yet, and for simultaneous changes.
-            let _ = timeout(PATIENCE, snapshots.settle()).await;
-            sleep(SETTLING).await;
+            let _ = timeout(FIRST_LISTS_TIMEOUT, snapshots.settle()).await;
+            sleep(LISTS_SETTLE_TIME).await;
             let snapshot = snapshots.load_full();
             // Fails only if counting panics, which is then in the log.
             if let Ok(report) = spawn_blocking(move || snapshot.report_tokens()).await {
@@ -68,8 +68,8 @@ fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize
 }
 
 /// Time for further lists that change together.
-const SETTLING: Duration = Duration::from_millis(300);
+const LISTS_SETTLE_TIME: Duration = Duration::from_millis(300);
 /// Time limit for servers that have not listed yet.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of tools in a warning, the most expensive first.
 const MOST_NAMED: usize = 10;

@@ -38,12 +38,12 @@ impl Page {
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{content}</main>\n\
+             <style>{PAGE_STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{content}</main>\n\
              </body>\n</html>\n"
         );
         let mut response = Response::new(Body::Whole(html.into()));
         *response.status_mut() = status;
-        let style = STANDARD.encode(sha256(STYLE.as_bytes()));
+        let style = STANDARD.encode(sha256(PAGE_STYLE.as_bytes()));
         let policy = format!(
             "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; \
              form-action 'self'{leads_to}; frame-ancestors 'none'"
@@ -115,7 +115,7 @@ pub(crate) fn escape_html(text: &str) -> String {
     escaped
 }
 
-const STYLE: &str = "\
+const PAGE_STYLE: &str = "\
 body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:42rem;padding:0 1rem;\
 color:#1b1b1b;background:#fff}\
 h1{font-size:1.5rem}table{border-collapse:collapse;width:100%}\

@@ -26,9 +26,9 @@ impl Visitor<'_> {
             GrantBook::LINK_PATH if is_get => self.show_offer(&request),
             GrantBook::LINK_PATH => self.judge_answer(&request),
             GrantBook::CONNECT_PATH if is_get => self.show_connections(),
-            START if !is_get => self.start_login(&request).await,
-            REVOKE if !is_get => self.revoke_login(&request).await,
-            LEAVE if !is_get => Ok(self.leave(&request)),
+            START_PATH if !is_get => self.start_login(&request).await,
+            REVOKE_PATH if !is_get => self.revoke_login(&request).await,
+            LEAVE_PATH if !is_get => Ok(self.leave(&request)),
             CONNECT_AS_FORM => return response::empty(StatusCode::METHOD_NOT_ALLOWED),
             _ => return response::empty(StatusCode::NOT_FOUND),
         };
@@ -194,14 +194,14 @@ impl Visitor<'_> {
     fn connection_row(&self, browser: &KnownBrowser, connection: &Connection) -> String {
         let server = connection.server.as_str();
         let (state, actions): (String, &[(&str, &str)]) = match &connection.state {
-            ConnectionState::Missing => ("none".to_owned(), &[(START, "Connect")]),
-            ConnectionState::Awaited => ("waits for you".to_owned(), &[(START, "Connect")]),
+            ConnectionState::Missing => ("none".to_owned(), &[(START_PATH, "Connect")]),
+            ConnectionState::Awaited => ("waits for you".to_owned(), &[(START_PATH, "Connect")]),
             ConnectionState::Connected { issuer, scopes } => {
                 let scopes = match &**scopes {
                     "" => String::new(),
                     scopes => format!("<br>for <code>{}</code>", escape_html(scopes)),
                 };
-                (format!("at {}{scopes}", escape_html(issuer)), &[(REVOKE, "Revoke")])
+                (format!("at {}{scopes}", escape_html(issuer)), &[(REVOKE_PATH, "Revoke")])
             }
         };
         let fields = hidden_fields(browser, &[("server", server)]);
@@ -218,7 +218,7 @@ impl Visitor<'_> {
     }
 
     fn leave_form(&self, browser: &KnownBrowser) -> String {
-        let (action, fields) = (self.grants.page_path(LEAVE), hidden_fields(browser, &[]));
+        let (action, fields) = (self.grants.page_path(LEAVE_PATH), hidden_fields(browser, &[]));
         let action = escape_html(&action);
         format!(
             "<form method=\"post\" action=\"{action}\">{fields}<button>Sign out</button></form>\n"
@@ -386,8 +386,8 @@ pub(super) fn find_parameter(query: &str, name: &str) -> String {
 }
 
 /// Action pages below `/connect`.
-const START: &str = "/connect/start";
-const REVOKE: &str = "/connect/revoke";
-const LEAVE: &str = "/connect/leave";
+const START_PATH: &str = "/connect/start";
+const REVOKE_PATH: &str = "/connect/revoke";
+const LEAVE_PATH: &str = "/connect/leave";
 /// Form to the page itself, which only clients with a key send.
 const CONNECT_AS_FORM: &str = GrantBook::CONNECT_PATH;

@@ -170,7 +170,8 @@ impl McpService {
     /// Recognizes a request to the old transport.
     pub(super) fn old_transport(&self, uri: &Uri) -> Option<OldTransport> {
         let is_stream = is_stream(uri.path());
-        if !is_stream && uri.path() != MESSAGES || !self.gateway.snapshots.load().config.gateway.sse
+        if !is_stream && uri.path() != MESSAGES_PATH
+            || !self.gateway.snapshots.load().config.gateway.sse
         {
             return None;
         }
@@ -269,9 +270,9 @@ impl McpService {
         {
             return refuse(&fault.into());
         }
-        if timeout(UNREAD, pipe.bridge.take(posted.body)).await.is_err() {
+        if timeout(UNREAD_TIMEOUT, pipe.bridge.take(posted.body)).await.is_err() {
             let limit = "sse:unread".to_owned();
-            return refuse(&Failure::OverLimit { limit, retry_after: UNREAD });
+            return refuse(&Failure::OverLimit { limit, retry_after: UNREAD_TIMEOUT });
         }
         response::empty(StatusCode::ACCEPTED)
     }
@@ -285,13 +286,13 @@ async fn encode_line(line: Bytes) -> Bytes {
 
 /// Returns the endpoint for a stream's address: `/mcp/x?y` for `/sse/x?y`.
 fn inner(uri: &Uri) -> Uri {
-    let all = uri.path_and_query().map_or(STREAM, |all| all.as_str());
-    let rest = all.strip_prefix(STREAM).unwrap_or_default();
+    let all = uri.path_and_query().map_or(STREAM_PATH, |all| all.as_str());
+    let rest = all.strip_prefix(STREAM_PATH).unwrap_or_default();
     format!("/mcp{rest}").parse().unwrap_or(Uri::from_static("/mcp"))
 }
 
 fn is_stream(path: &str) -> bool {
-    path.strip_prefix(STREAM).is_some_and(is_end_of_segment)
+    path.strip_prefix(STREAM_PATH).is_some_and(is_end_of_segment)
 }
 
 fn is_end_of_segment(rest: &str) -> bool {
@@ -323,7 +324,7 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
 fn endpoint(id: &str) -> Bytes {
     let mut event = BytesMut::with_capacity(96);
     event.put_slice(b"event: endpoint\ndata: ");
-    event.put_slice(MESSAGES.as_bytes());
+    event.put_slice(MESSAGES_PATH.as_bytes());
     event.put_slice(b"?session=");
     event.put_slice(id.as_bytes());
     event.put_slice(b"\n\n");
@@ -331,11 +332,11 @@ fn endpoint(id: &str) -> Bytes {
 }
 
 /// Path of streams.
-const STREAM: &str = "/sse";
+const STREAM_PATH: &str = "/sse";
 /// Path of posted messages.
-const MESSAGES: &str = "/message";
+const MESSAGES_PATH: &str = "/message";
 /// Limit of a message's wait for a client that does not read its responses.
-const UNREAD: Duration = Duration::from_secs(10);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ use crate::downstream::dispatch::{PendingResponse, answered};
 use crate::downstream::era::refuse_duplicates;
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
-use crate::downstream::{Body, McpService, NOTHING};
+use crate::downstream::{Body, EMPTY_RESULT, McpService};
 use server_requests::Inquiry;
 
 impl McpService {
@@ -146,7 +146,7 @@ impl McpService {
                 return Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
-                        Ok(Ok(())) => response::result(&id, NOTHING, wants),
+                        Ok(Ok(())) => response::result(&id, EMPTY_RESULT, wants),
                         Ok(Err(error)) => {
                             response::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
                         }
@@ -183,7 +183,7 @@ impl McpService {
             }
         };
         answered(match done {
-            Ok(()) => response::result(&id, NOTHING, wants),
+            Ok(()) => response::result(&id, EMPTY_RESULT, wants),
             Err(failure) => refuse(&id, &failure),
         })
     }
@@ -212,7 +212,7 @@ struct SessionRequest {
 
 /// Parses the client's description of itself in `initialize`.
 fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
-    let params = params.unwrap_or_else(|| NOTHING.into()).read()?;
+    let params = params.unwrap_or_else(|| EMPTY_RESULT.into()).read()?;
     let [version, capabilities, info] =
         params.members(&["protocolVersion", "capabilities", "clientInfo"])?;
     let version = version.ok_or(ParamsFault::Missing { member: "protocolVersion" })?;
@@ -233,7 +233,7 @@ fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
             raw => Ok(raw.map(Bytes::copy_from_slice)),
         }
     };
-    let capabilities = object("capabilities", capabilities)?.unwrap_or(NOTHING);
+    let capabilities = object("capabilities", capabilities)?.unwrap_or(EMPTY_RESULT);
     Ok(Client::new(version, object("clientInfo", info)?, capabilities))
 }
 

@@ -277,7 +277,9 @@ impl EventLog {
         self.kept.push_back(KeptEvent { number, event, bytes, key, at });
         // The newest stays, however large: it may be the answer.
         while self.kept.len() > 1
-            && (self.bytes > self.bounds.each || self.kept.len() > MOST || self.is_a_burden())
+            && (self.bytes > self.bounds.each
+                || self.kept.len() > MAX_OUTBOX_MESSAGES
+                || self.is_a_burden())
         {
             self.drop_oldest();
         }
@@ -434,7 +436,7 @@ impl EventId {
 }
 
 /// Limit of the kept messages of one stream.
-const MOST: usize = 1024;
+const MAX_OUTBOX_MESSAGES: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -237,7 +237,7 @@ impl OpenSessions {
                     return Some(Arc::clone(first.get()));
                 }
                 SessionActivity::Idle { since } => (since, number),
-                SessionActivity::Busy => (now + BUSY, number),
+                SessionActivity::Busy => (now + BUSY_SESSION_TIME, number),
             };
             open.place = place;
             let id = first.remove();
@@ -265,7 +265,7 @@ fn longest_idle(session: &ClientSession, limits: &LimitsConfig) -> Duration {
 }
 
 async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>) {
-    let mut every = tokio::time::interval(SWEEP);
+    let mut every = tokio::time::interval(IDLE_SESSION_SWEEP);
     loop {
         let close = tokio::select! {
             _ = every.tick() => Sessions::close_idle,
@@ -286,6 +286,6 @@ pub(crate) fn unguessable() -> Result<Arc<str>, Failure> {
 
 /// Time for which a busy session is skipped when room is needed: no longer than the retry delay of
 /// a client that finds none.
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY_SESSION_TIME: Duration = Duration::from_secs(1);
 /// Interval of the search for idle sessions.
-const SWEEP: Duration = Duration::from_secs(5);
+const IDLE_SESSION_SWEEP: Duration = Duration::from_secs(5);

@@ -94,11 +94,11 @@ fn connect(
 /// comment.
 pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
     if session.client().version.sends_priming_event() {
-        reader.priming(RETRY)
+        reader.priming(RECONNECT_DELAY)
     } else {
         sse::comment()
     }
 }
 
 /// Reconnection delay of clients.
-const RETRY: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);

@@ -113,7 +113,8 @@ impl Inquiry {
         }
         if self.awaited.is_empty() && self.answered.is_empty() {
             // The server requests no input, only another call after a pause.
-            self.until = clock::now() + PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
+            self.until =
+                clock::now() + FIRST_REPEAT_PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
         }
         Ok(())
     }
@@ -179,4 +180,4 @@ impl Drop for Inquiry {
 /// Limit of a call's rounds of questions.
 const MOST_ROUNDS: usize = 64;
 /// Pause before the first repetition of a call that requested no input.
-const PAUSE: Duration = Duration::from_millis(100);
+const FIRST_REPEAT_PAUSE: Duration = Duration::from_millis(100);

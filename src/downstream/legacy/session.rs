@@ -102,7 +102,7 @@ impl ClientSession {
             introduced: OnceLock::new(),
             list_patience: ListPatience::default(),
             subscriber: Subscriber::default(),
-            log: AtomicU8::new(UNASKED),
+            log: AtomicU8::new(NO_LOG_LEVEL),
             outbox: Outbox::new(SESSION_STREAM, &replay),
             streams: Mutex::default(),
             sent_results: Arc::default(),
@@ -373,7 +373,7 @@ impl QuestionableSession for ClientSession {
             && question.is_known()
             && !question.is_ambiguous()
             && question.missing_capability(client.abilities()).is_none()
-            && self.awaited().len() < AWAITED;
+            && self.awaited().len() < MAX_AWAITED_QUESTIONS;
         if can {
             let number = self.expect(answers);
             let page = self.page(number);
@@ -446,8 +446,8 @@ impl Drop for RegisteredCall {
 }
 
 /// The client has set no log level.
-const UNASKED: u8 = u8::MAX;
+const NO_LOG_LEVEL: u8 = u8::MAX;
 /// The number of the stream outside of calls.
 const SESSION_STREAM: u64 = 0;
 /// Limit of pending questions beyond which the client gets no more of them outside of its calls.
-const AWAITED: usize = 128;
+const MAX_AWAITED_QUESTIONS: usize = 128;

@@ -187,7 +187,7 @@ fn find_endpoint<'s>(
 
 fn metadata_response(document: &Value) -> Response<Body> {
     let mut response = response::json(StatusCode::OK, document.to_string().into());
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHED));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(METADATA_CACHE_CONTROL));
     response
 }
 
@@ -204,7 +204,7 @@ where
     let (head, body) = request.into_parts();
     let form = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
     let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM);
+    let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM_MEDIA_TYPE);
     let Some(form) = form.filter(|_| is_form) else {
         let refused = oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED);
         return Ok((refused, false));
@@ -282,12 +282,12 @@ fn oauth_error(status: StatusCode, code: &str, description: &str) -> Response<Bo
 
 /// RFC 8414, 3.
 const WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
-const FORM: &str = "application/x-www-form-urlencoded";
+const FORM_MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 const FORM_EXPECTED: &str = "expected a form of at most 64 KiB (application/x-www-form-urlencoded)";
 /// Tokens and codes must not be stored (RFC 6749, 5.1).
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Short enough for clients to notice a reload.
-const CACHED: &str = "public, max-age=60";
+const METADATA_CACHE_CONTROL: &str = "public, max-age=60";
 /// Limits of a request's body: its bytes, and the time to read it.
 const LARGEST_BODY: usize = 64 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);

@@ -146,7 +146,7 @@ impl Steps for ModernCall {
 
 fn client(meta: &Meta) -> Arc<Client> {
     let capabilities =
-        meta.capabilities.clone().unwrap_or_else(|| crate::downstream::NOTHING.clone());
+        meta.capabilities.clone().unwrap_or_else(|| crate::downstream::EMPTY_RESULT.clone());
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 

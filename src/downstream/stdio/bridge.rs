@@ -126,7 +126,7 @@ impl<E> Bridge<E> {
         if self.tasks.len() < self.bounds.in_flight {
             return Ok(());
         }
-        Err(Failure::OverLimit { limit: "stdio:in_flight".into(), retry_after: RETRY })
+        Err(Failure::OverLimit { limit: "stdio:in_flight".into(), retry_after: BUSY_RETRY_AFTER })
     }
 
     /// Handles a client's cancellation of a request.
@@ -254,7 +254,7 @@ impl<E: McpPeer> Bridge<E> {
     }
 
     async fn send_with(&self, headers: HeaderMap, line: Bytes) {
-        let sent = timeout(ASIDE, self.endpoint.send(headers::post(headers, line))).await;
+        let sent = timeout(ASIDE_TIMEOUT, self.endpoint.send(headers::post(headers, line))).await;
         match sent {
             Ok(Ok(response)) if response.status().is_success() => {}
             Ok(Ok(response)) => {
@@ -266,7 +266,7 @@ impl<E: McpPeer> Bridge<E> {
     }
 
     async fn initialize(self: &Arc<Self>, line: Bytes, id: Id) {
-        let opened = timeout(OPENING, self.open(line, &id)).await;
+        let opened = timeout(OPENING_TIMEOUT, self.open(line, &id)).await;
         match opened.unwrap_or_else(|_| Err(broken())) {
             Ok((answer, open)) => {
                 let before = open.and_then(|open| self.session.replace(Arc::new(open)));
@@ -394,18 +394,18 @@ impl<E: McpPeer> Bridge<E> {
         if open.has_id() {
             let request = headers::delete(open.headers.clone());
             // The endpoint's answer does not matter.
-            let _ = timeout(FAREWELL, self.endpoint.send(request)).await;
+            let _ = timeout(SESSION_END_TIMEOUT, self.endpoint.send(request)).await;
         }
     }
 }
 
 /// Time limit of a message that needs no answer.
-const ASIDE: Duration = Duration::from_secs(10);
+const ASIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of opening a session.
-const OPENING: Duration = Duration::from_mins(1);
+const OPENING_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time limit of ending a session.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of writing the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Time after which a request may find room again.
-const RETRY: Duration = Duration::from_secs(1);
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);

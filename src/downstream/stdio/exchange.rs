@@ -43,7 +43,7 @@ impl<E: McpPeer> PipedCall<E> {
         // until the endpoint receives the cancellation. The cancellation may overtake the request,
         // so it is repeated.
         if let (Era::Legacy, Some(message)) = (self.asked.era(), withdrawal.message.get()) {
-            for pause in WITHDRAWALS {
+            for pause in CANCELLATION_WAITS {
                 self.bridge().send_aside(message.clone(), None).await;
                 if timeout(pause, &mut answering).await.is_ok() {
                     return;
@@ -187,7 +187,7 @@ impl<E: McpPeer> PipedCall<E> {
         let meta = params.and_then(|params| params.raw().get(params.meta_span()?));
         let meta: Value = meta.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or_default();
         let mut cursor = None;
-        for _ in 0..PAGES {
+        for _ in 0..MAX_LIST_PAGES {
             let Ok(next) = self.learn_page(&meta, cursor.as_deref()).await else { return false };
             cursor = next;
             if cursor.is_none() || !self.bridge().mirror.headers(&self.asked).is_empty() {
@@ -282,7 +282,7 @@ impl<E: McpPeer> Batch<E> {
 }
 
 /// Times for a cancelled request to end after each cancellation sent to the endpoint.
-const WITHDRAWALS: [Duration; 3] =
+const CANCELLATION_WAITS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 /// Limit of the list pages that are read for one call.
-const PAGES: usize = 100;
+const MAX_LIST_PAGES: usize = 100;

@@ -56,7 +56,7 @@ impl Mirror {
         let mut known = self.known();
         for tool in list.tools {
             match find_param_headers(&tool.input_schema) {
-                Ok(params) if !params.is_empty() && known.len() < MOST => {
+                Ok(params) if !params.is_empty() && known.len() < MAX_MIRRORED_TOOLS => {
                     known.insert(tool.name, params);
                 }
                 _ => {
@@ -89,7 +89,7 @@ struct MirroredTool {
 }
 
 /// Limit of the remembered tools with mirrored parameters.
-const MOST: usize = 10_000;
+const MAX_MIRRORED_TOOLS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

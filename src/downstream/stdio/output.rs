@@ -40,7 +40,7 @@ pub(crate) struct OutputLines(mpsc::Receiver<Item>);
 
 impl LineOutput {
     pub(super) fn new(budget: Option<OutputBudget>) -> (Self, OutputLines) {
-        let (lines, receiver) = mpsc::channel(WAITING);
+        let (lines, receiver) = mpsc::channel(MAX_QUEUED_MESSAGES);
         (Self { lines, budget }, OutputLines(receiver))
     }
 
@@ -101,7 +101,7 @@ impl OutputLines {
     /// # Errors
     /// The output is no longer read.
     pub(super) async fn write(mut self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
-        let mut batch = BytesMut::with_capacity(BATCH);
+        let mut batch = BytesMut::with_capacity(BATCH_BYTES);
         while let Some(item) = self.0.recv().await {
             let mut next = Some(item);
             let mut last = false;
@@ -113,7 +113,7 @@ impl OutputLines {
                     }
                     Item::Last => last = true,
                 }
-                if batch.len() < BATCH && !last {
+                if batch.len() < BATCH_BYTES && !last {
                     next = self.0.try_recv().ok();
                 }
             }
@@ -122,8 +122,8 @@ impl OutputLines {
             if last {
                 return Ok(());
             }
-            if batch.capacity() > 4 * BATCH {
-                batch = BytesMut::with_capacity(BATCH);
+            if batch.capacity() > 4 * BATCH_BYTES {
+                batch = BytesMut::with_capacity(BATCH_BYTES);
             }
             batch.clear();
         }
@@ -152,9 +152,9 @@ fn on_one_line(message: Bytes) -> Bytes {
 }
 
 /// Limit of messages that wait to be written.
-const WAITING: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;
 /// Bytes written at once.
-const BATCH: usize = 64 * 1024;
+const BATCH_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,7 @@ impl<E: McpPeer> Bridge<E> {
                 }
             }
             let wait = backoff.wait_after(ran);
-            sleep(retry.map_or(wait, |retry| retry.clamp(SOONEST, LAST_WAIT))).await;
+            sleep(retry.map_or(wait, |retry| retry.clamp(MIN_RECONNECT_DELAY, LAST_WAIT))).await;
         }
     }
 
@@ -74,4 +74,4 @@ impl<E: McpPeer> Bridge<E> {
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
 /// Lower bound of the endpoint's reconnection delay.
-const SOONEST: Duration = Duration::from_millis(50);
+const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(50);

@@ -173,11 +173,11 @@ impl KeyWait {
     /// Waits until the fetch has ended, within a limit.
     pub async fn wait(mut self) {
         let ended = self.0.wait_for(|state| !state.is_fetching);
-        let _ = timeout(PATIENCE, ended).await;
+        let _ = timeout(KEY_FETCH_TIMEOUT, ended).await;
     }
 }
 
 /// Minimum time between two fetches for unknown keys.
 const REFETCH_FLOOR: Duration = Duration::from_mins(1);
 /// Limit of a request's wait for a fetch.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KEY_FETCH_TIMEOUT: Duration = Duration::from_secs(5);

@@ -110,7 +110,7 @@ pub(super) struct VerifiedTokens {
     /// Computes fingerprints; `None` if the system has no random bytes for its key, so that nothing
     /// is cached.
     fingerprints: Option<SipHasher24>,
-    shelves: [Mutex<TokenShelf>; SHELVES],
+    shelves: [Mutex<TokenShelf>; SHELF_COUNT],
 }
 
 /// The key of a token in the cache.
@@ -146,13 +146,13 @@ impl VerifiedTokens {
     pub(super) fn insert(&self, text: &[u8], token: Arc<VerifiedToken>, now: Duration) {
         let Some((fingerprint, place)) = self.place_of(text) else { return };
         let kept_text = token.grants.token.as_ref().map_or(0, |_| text.len());
-        let bytes = text.len() + kept_text + OVERHEAD;
+        let bytes = text.len() + kept_text + TOKEN_OVERHEAD_BYTES;
         let mut kept = place.lock();
-        if kept.bytes + bytes > MOST_BYTES / SHELVES {
+        if kept.bytes + bytes > MOST_BYTES / SHELF_COUNT {
             kept.tokens.retain(|_, sized| !sized.token.is_expired(now));
             kept.bytes = kept.tokens.values().map(|sized| sized.bytes).sum();
         }
-        if kept.bytes + bytes > MOST_BYTES / SHELVES {
+        if kept.bytes + bytes > MOST_BYTES / SHELF_COUNT {
             kept.tokens.clear();
             kept.bytes = 0;
         }
@@ -169,7 +169,7 @@ impl VerifiedTokens {
     fn place_of(&self, text: &[u8]) -> Option<(Fingerprint, &Mutex<TokenShelf>)> {
         let fingerprint = self.fingerprint(text)?;
         let [first, ..] = fingerprint.to_le_bytes();
-        Some((fingerprint, self.shelves.get(usize::from(first) % SHELVES)?))
+        Some((fingerprint, self.shelves.get(usize::from(first) % SHELF_COUNT)?))
     }
 
     #[cfg(test)]
@@ -185,8 +185,8 @@ impl fmt::Debug for VerifiedTokens {
 }
 
 /// Number of shelves. Each has its own lock, so that threads rarely wait for one another.
-const SHELVES: usize = 16;
+const SHELF_COUNT: usize = 16;
 /// Limit of the bytes of tokens.
 pub(super) const MOST_BYTES: usize = 32 << 20;
 /// Memory of a token besides its text.
-const OVERHEAD: usize = 512;
+const TOKEN_OVERHEAD_BYTES: usize = 512;

@@ -117,7 +117,10 @@ fn a_refusal_says_which_setting_would_allow_the_request() {
     let message = body["error"]["message"].as_str().unwrap();
     assert_eq!(refusal.status(), StatusCode::FORBIDDEN);
     assert!(message.contains("`allowed_hosts`"), "{message}");
-    assert!(message.contains(&"e".repeat(EXCERPT)) && !message.contains(&"e".repeat(EXCERPT + 1)));
+    assert!(
+        message.contains(&"e".repeat(MAX_EXCERPT_CHARS))
+            && !message.contains(&"e".repeat(MAX_EXCERPT_CHARS + 1))
+    );
     assert_eq!(body["error"]["code"], INVALID_REQUEST);
     assert!(body.get("id").is_none());
 }

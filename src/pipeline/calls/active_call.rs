@@ -200,7 +200,7 @@ impl ActiveCall {
                 reply.answer_question(id, response.clone());
             }
         }
-        let due = (!open.is_empty()).then(|| clock::now() + TOGETHER);
+        let due = (!open.is_empty()).then(|| clock::now() + QUESTION_BATCH_WINDOW);
         self.open = OpenQuestions { questions: open, asked, due };
         self.backlog = events;
         reply
@@ -396,7 +396,7 @@ impl ActiveCall {
         }
         self.open.asked += 1;
         self.open.questions.push((format!("input-{}", self.open.asked), id, question));
-        self.open.due.get_or_insert_with(|| clock::now() + TOGETHER);
+        self.open.due.get_or_insert_with(|| clock::now() + QUESTION_BATCH_WINDOW);
     }
 
     /// Parks the call until its client retries it.
@@ -471,4 +471,4 @@ impl OpenQuestions {
 }
 
 /// Input requests that arrive within this time of the first are sent to the client with it.
-const TOGETHER: Duration = Duration::from_millis(15);
+const QUESTION_BATCH_WINDOW: Duration = Duration::from_millis(15);

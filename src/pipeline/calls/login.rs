@@ -107,7 +107,7 @@ async fn await_login(
     (context, active): (&Context, &mut ActiveCall),
 ) -> Arc<Snapshot> {
     let Some(member) = snapshot.server(&server) else { return snapshot };
-    member.server.await_login(context, PATIENCE).await;
+    member.server.await_login(context, LOGIN_TIMEOUT).await;
     let snapshots = Arc::clone(active.wait_for_login(links));
     snapshots.catch_up().await;
     snapshots.load_full()
@@ -152,4 +152,4 @@ const MAX_LOGIN_LINKS: u8 = 3;
 /// The key of the question.
 const LOGIN_KEY: &str = "login";
 /// Limit of a retry's wait for the login: shorter than the timeout of usual clients.
-const PATIENCE: Duration = Duration::from_secs(45);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(45);

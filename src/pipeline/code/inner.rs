@@ -157,7 +157,7 @@ impl InnerCourse {
                 return InnerStep { id, turn: InnerTurn::Asks(Box::new(asking)) };
             }
             // The server requests no input, only another call after a pause.
-            sleep(PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX)).await;
+            sleep(ROUND_PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX)).await;
             let again = self.add_input(Input { state, responses: Vec::new() });
             match (again, active.0.take()) {
                 (Ok(again), Some(active)) => starting = gateway.call_again(active, again),
@@ -259,4 +259,4 @@ const MOST_KINDS: usize = 8;
 /// Limit of a call's rounds of input.
 const MOST_ROUNDS: usize = 64;
 /// Pause before a call is repeated that requested no input, multiplied by the number of rounds.
-const PAUSE: Duration = Duration::from_millis(200);
+const ROUND_PAUSE: Duration = Duration::from_millis(200);

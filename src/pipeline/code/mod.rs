@@ -123,7 +123,7 @@ fn take_share(gateway: &Gateway, snapshot: &Snapshot, holder: &Holder) -> Result
             ShareBoundError::All => "code_runs".into(),
             ShareBoundError::Each => "code_runs_each".into(),
         },
-        retry_after: SOON,
+        retry_after: CODE_RETRY_AFTER,
     })
 }
 
@@ -326,7 +326,7 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
         let _ = write!(message, "{}{fault}", if is_named { "" } else { "Error: " });
     }
     if message.is_empty() {
-        message.push_str(NOTHING);
+        message.push_str(EMPTY_OUTPUT_TEXT);
     }
     let printed = (!outcome.printed.is_empty()).then(|| string(&outcome.printed));
     let members = [
@@ -350,8 +350,8 @@ fn plain_text(returned: &str) -> String {
 /// Fault of arguments that fit their schema but cannot be read.
 const NO_CODE: ParamsFault = ParamsFault::Missing { member: "code" };
 /// Text for code without output and return value.
-const NOTHING: &str = "The code returned and printed nothing: `return` what you need";
+const EMPTY_OUTPUT_TEXT: &str = "The code returned and printed nothing: `return` what you need";
 /// Interval at which a client is charged for a run. Each run exceeds the bound by this at most.
 const METER_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which a run may be tried again.
-const SOON: Duration = Duration::from_secs(1);
+const CODE_RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -92,7 +92,7 @@ impl KeptResults {
         if kept.len() >= MOST_RESULTS || size_of(&kept, &|_| true) + size > bounds.all {
             return None;
         }
-        let uri = format!("{PREFIX}{id}");
+        let uri = format!("{KEPT_RESULT_URI_PREFIX}{id}");
         let until = now + bounds.lasting;
         kept.push_back(KeptResult { id, origin, holder, text, until });
         Some(KeptResource { uri, lasting: bounds.lasting })
@@ -166,7 +166,7 @@ impl KeptAddress {
         let uri = call.params.uri().filter(|_| call.method == Method::ResourcesRead)?;
         // Every spelling belongs to the gateway: servers never receive the URI of a kept result.
         let normal = normal_form(uri).filter(|_| has_own_scheme(uri))?;
-        let rest = normal.strip_prefix(PREFIX)?;
+        let rest = normal.strip_prefix(KEPT_RESULT_URI_PREFIX)?;
         let (id, range) = match rest.split_once('?') {
             None => (rest, Some(TextRange::WHOLE)),
             Some((id, query)) => (id, TextRange::parse(query)),
@@ -206,7 +206,7 @@ fn has_own_scheme(uri: &str) -> bool {
 /// The scheme of kept results.
 const KEPT_SCHEME: &str = "trunkline:";
 /// Prefix of the URIs of kept results.
-const PREFIX: &str = "trunkline://results/";
+const KEPT_RESULT_URI_PREFIX: &str = "trunkline://results/";
 /// Limit of the number of kept results.
 const MOST_RESULTS: usize = 1000;
 

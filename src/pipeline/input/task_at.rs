@@ -139,7 +139,7 @@ impl TaskAt {
     /// Cancels the task in the background, when its client is gone.
     pub(crate) fn cancel_task(self) {
         tokio::spawn(async move {
-            let said = timeout(ASIDE, self.request_answer(Method::TasksCancel)).await;
+            let said = timeout(TASK_CANCEL_TIMEOUT, self.request_answer(Method::TasksCancel)).await;
             tracing::debug!(server = %self.server, ?said, "a task is cancelled");
         });
     }
@@ -178,4 +178,4 @@ pub(super) fn raw_object<'a>(members: impl IntoIterator<Item = (&'a str, Bytes)>
 }
 
 /// Time limit for the cancellation of a task.
-const ASIDE: Duration = Duration::from_secs(5);
+const TASK_CANCEL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -197,7 +197,7 @@ impl QuestionStream {
 
     /// Returns the pending requests, waiting a short while for the first.
     async fn requests(&self) -> Option<Bytes> {
-        let until = clock::now() + SOON;
+        let until = clock::now() + FIRST_QUESTION_TIMEOUT;
         loop {
             let news = self.news.notified();
             if !self.open().questions.is_empty() {
@@ -206,7 +206,7 @@ impl QuestionStream {
             timeout_at(until, news).await.ok()?;
         }
         // Several requests arrive in quick succession.
-        sleep(TOGETHER).await;
+        sleep(QUESTION_BATCH_WINDOW).await;
         let open = self.open();
         let requests = open.questions.iter().map(|(key, _, question)| {
             let Question { method, params } = lift::question(question);
@@ -276,7 +276,7 @@ impl QuestionListener {
 }
 
 /// Limit of the wait of `tasks/get` for a task's first input request.
-const SOON: Duration = Duration::from_secs(1);
+const FIRST_QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Input requests that arrive within this time of the first are returned with
 /// it.
-const TOGETHER: Duration = Duration::from_millis(15);
+const QUESTION_BATCH_WINDOW: Duration = Duration::from_millis(15);

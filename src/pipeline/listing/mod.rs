@@ -48,7 +48,7 @@ impl Gateway {
         cursor: Option<&str>,
         patience: Option<&ListPatience>,
     ) -> Result<Listed, Failure> {
-        let until = clock::now() + PATIENCE;
+        let until = clock::now() + LIST_REFRESH_TIMEOUT;
         if cursor.is_none() {
             self.await_first_lists(kind, context, patience).await;
         }
@@ -151,8 +151,8 @@ fn choose_list<'a>(
 async fn count_tokens(client: &ClientView, context: &Context) {
     let ClientView { snapshot, view, .. } = client;
     let holder = Holder::identify(&context.principal, context.address);
-    let failure = Failure::OverLimit { limit: "counts".into(), retry_after: PATIENCE };
-    let patience = Patience { longest: PATIENCE, failure };
+    let failure = Failure::OverLimit { limit: "counts".into(), retry_after: LIST_REFRESH_TIMEOUT };
+    let patience = Patience { longest: LIST_REFRESH_TIMEOUT, failure };
     let (counted, from) = (Arc::clone(view), Arc::clone(snapshot));
     let count = move || from.count_tokens_of(&counted);
     let _ = snapshot.policy.large_work().run(&holder, patience, count).await;
@@ -194,4 +194,4 @@ pub(super) fn request_lists(
 }
 
 /// Limit of a client's wait for lists that depend on its abilities, from its request on.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const LIST_REFRESH_TIMEOUT: Duration = Duration::from_secs(5);

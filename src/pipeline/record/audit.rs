@@ -66,7 +66,7 @@ impl CallAudit {
         let reason = call.outcome.failure_reason();
         let by_default = match decision {
             AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),
-            _ => DEFAULT,
+            _ => DEFAULT_CHECK,
         };
         let rule = match decision {
             AuditDecision::Deny => self.notes.rule(),
@@ -256,4 +256,4 @@ pub(crate) fn limit_of(failure: &Failure) -> Option<&str> {
 }
 
 /// The audit record's check if no check refused the call.
-pub(crate) const DEFAULT: &str = "default";
+pub(crate) const DEFAULT_CHECK: &str = "default";

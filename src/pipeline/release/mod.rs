@@ -165,9 +165,9 @@ impl Release {
             Answer::Result(result) => result.raw().len(),
             Answer::Error(error) => error.raw().len(),
         };
-        let cheap = self.results.as_ref().map_or(LARGE, |results| {
+        let cheap = self.results.as_ref().map_or(LARGE_ANSWER_BYTES, |results| {
             // The first check compiles the schema.
-            results.cheap_length().unwrap_or(0).min(LARGE)
+            results.cheap_length().unwrap_or(0).min(LARGE_ANSWER_BYTES)
         });
         length > cheap
     }
@@ -317,6 +317,6 @@ impl UriReader<'_> {
 }
 
 /// Limit of an answer's bytes that are rewritten on the thread that serves its client.
-const LARGE: usize = 256 * 1024;
+const LARGE_ANSWER_BYTES: usize = 256 * 1024;
 /// Limit of a large answer's wait for other work: as long as most clients wait for an answer.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);

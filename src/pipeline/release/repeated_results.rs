@@ -75,7 +75,8 @@ impl RepeatWatch {
             return None;
         }
         let members = Members::parse(result.raw()).ok()?;
-        let texts = [CONTENT, STRUCTURED].map(|name| members.find(name).map_or("", RawValue::get));
+        let texts = [CONTENT_MEMBER, STRUCTURED_CONTENT]
+            .map(|name| members.find(name).map_or("", RawValue::get));
         let size = texts.iter().map(|text| text.len()).sum::<usize>();
         if size < LEAST_SIZE {
             return None;
@@ -100,14 +101,14 @@ impl RepeatWatch {
     /// Rebuilds the result with other content, other metadata, or both.
     fn rewrite(&self, members: &Members<'_>, content: Option<&str>, meta: Option<&str>) -> Vec<u8> {
         let replaced = |name: &str| match name {
-            CONTENT => content,
-            STRUCTURED if !self.has_output_schema => content,
+            CONTENT_MEMBER => content,
+            STRUCTURED_CONTENT if !self.has_output_schema => content,
             meta::META => meta,
             _ => None,
         };
         let kept = members.0.iter().filter(|(name, _)| replaced(name).is_none());
         let kept = kept.map(|(name, value)| (&**name, Cow::Borrowed(value.get())));
-        let new = [(CONTENT, content), (meta::META, meta)].into_iter();
+        let new = [(CONTENT_MEMBER, content), (meta::META, meta)].into_iter();
         let new = new.filter_map(|(name, value)| Some((name, Cow::Borrowed(value?))));
         object_of(kept.chain(new).collect::<Vec<_>>())
     }
@@ -167,8 +168,8 @@ fn digest_of(parts: [&[u8]; 2]) -> ResultDigest {
     digest
 }
 
-const CONTENT: &str = "content";
-const STRUCTURED: &str = "structuredContent";
+const CONTENT_MEMBER: &str = "content";
+const STRUCTURED_CONTENT: &str = "structuredContent";
 /// Minimum size of a large result: about a thousand tokens.
 const LEAST_SIZE: usize = 4096;
 /// Limit of the results that a client may list as held.

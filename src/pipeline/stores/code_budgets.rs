@@ -35,7 +35,7 @@ impl CodeBudgets {
         if !budgets.contains_key(&holder) && budgets.len() >= MAX_HOLDERS {
             budgets.retain(|_, time| !time.is_over(now));
             if budgets.len() >= MAX_HOLDERS {
-                return Err(over_limit(MINUTE));
+                return Err(over_limit(ONE_MINUTE));
             }
         }
         let time = budgets.entry(holder.clone()).or_insert_with(|| SpentTime::new(now));
@@ -43,7 +43,7 @@ impl CodeBudgets {
             *time = SpentTime::new(now);
         }
         if time.spent >= bound {
-            return Err(over_limit(MINUTE.saturating_sub(now - time.minute_began)));
+            return Err(over_limit(ONE_MINUTE.saturating_sub(now - time.minute_began)));
         }
         drop(budgets);
         Ok(CodeBudget { of: Arc::clone(self), holder, bound, charged: Duration::ZERO })
@@ -56,7 +56,7 @@ impl SpentTime {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now - self.minute_began >= MINUTE
+        now - self.minute_began >= ONE_MINUTE
     }
 }
 
@@ -94,7 +94,7 @@ impl CodeBudget {
     }
 }
 
-const MINUTE: Duration = Duration::from_mins(1);
+const ONE_MINUTE: Duration = Duration::from_mins(1);
 /// Limit of remembered clients. Each has had a run within the minute.
 const MAX_HOLDERS: usize = 10_000;
 

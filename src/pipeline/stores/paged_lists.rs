@@ -36,7 +36,7 @@ impl PagedLists {
             all.pop_front();
         }
         let (config, view) = (Arc::clone(&snapshot.config), Arc::clone(view));
-        all.push_back(PagedList { key, config, view, until: now + LASTING });
+        all.push_back(PagedList { key, config, view, until: now + PAGED_VIEW_LIFETIME });
     }
 
     /// Returns the views kept for clients with this key under the same configuration.
@@ -51,6 +51,6 @@ impl PagedLists {
 }
 
 /// Time limit between two page requests if the list changes meanwhile.
-const LASTING: Duration = Duration::from_mins(1);
+const PAGED_VIEW_LIFETIME: Duration = Duration::from_mins(1);
 /// Limit of kept views.
 const MOST_VIEWS: usize = 16;

@@ -264,7 +264,7 @@ impl Gateway {
             None => self.admit_subscription(subscriber, context, asked, find).await?,
         };
         // A slow or absent server answers later; the subscription is in effect until then.
-        let verdict = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(()));
+        let verdict = timeout(SUBSCRIPTION_TIMEOUT, held.verdict()).await.unwrap_or(Ok(()));
         if verdict.is_err() {
             subscriber.forget(asked);
         }
@@ -434,4 +434,4 @@ fn told(topic: &Topic, params: Option<Bytes>, name: String) -> Told {
 }
 
 /// Limit of a client's wait for a server's response to its subscription.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SUBSCRIPTION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::call::{AuditNotes, Context, Failure};
 use crate::mcp::{Era, Method};
-use crate::pipeline::record::audit::{DEFAULT, limit_of};
+use crate::pipeline::record::audit::{DEFAULT_CHECK, limit_of};
 use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
     AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest,
@@ -41,7 +41,7 @@ impl Gateway {
         }
         let by_default = match decision {
             AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),
-            _ => DEFAULT,
+            _ => DEFAULT_CHECK,
         };
         let rule = match decision {
             AuditDecision::Deny => notes.rule(),

@@ -350,12 +350,12 @@ fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
 
 /// Returns the polling interval: the server's choice, within bounds.
 fn poll_interval(task: &Task<'_>) -> Duration {
-    task.poll.unwrap_or(USUAL).clamp(LEAST, MOST)
+    task.poll.unwrap_or(DEFAULT_POLL_INTERVAL).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
-const USUAL: Duration = Duration::from_millis(500);
-const LEAST: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_secs(5);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit of the input requests of one task.
 const MOST_KEYS: usize = 256;
 /// Limit of the bytes of input requests that wait for the client.
@@ -389,7 +389,7 @@ mod tests {
         });
         let raw = Bytes::from(task.to_string());
         let task = Task::parse(&raw).unwrap();
-        let mut polling = Polling::new(&task, USUAL);
+        let mut polling = Polling::new(&task, DEFAULT_POLL_INTERVAL);
         polling.ask(&task, &raw);
         assert_eq!(polling.untold.len(), 2, "9 MiB do not fit");
         polling.untold.clear();

@@ -212,7 +212,8 @@ impl Authorization {
 
     /// Notes the rule of a decision in the audit log.
     pub fn note_decision(&self, decision: AccessDecision, context: &Context) {
-        let named = |place: Option<usize>| DecidingRule { check: CHECK, rule: self.name_of(place) };
+        let named =
+            |place: Option<usize>| DecidingRule { check: RULE_CHECK, rule: self.name_of(place) };
         match decision {
             AccessDecision::Allowed { rule } => context.permitted_by(|| named(rule)),
             AccessDecision::Denied { rule } => context.decided_by(|| named(rule)),
@@ -234,7 +235,7 @@ impl Authorization {
 
     /// Notes in the audit log that rules decided the content of a list.
     pub fn note_list(&self, context: &Context) {
-        context.permitted_by(|| DecidingRule { check: CHECK, rule: None });
+        context.permitted_by(|| DecidingRule { check: RULE_CHECK, rule: None });
     }
 
     /// Returns the name of a rule.
@@ -258,7 +259,7 @@ async fn decide_about(
     if rights.call_cost(&RequestFacts::of(call)) <= ConditionCost::CHEAP {
         return decide(&rights, call);
     }
-    let failure = Failure::OverLimit { limit: "rules".into(), retry_after: SOON };
+    let failure = Failure::OverLimit { limit: "rules".into(), retry_after: CONDITION_RETRY_AFTER };
     let patience = Patience { longest: LONGEST_WAIT, failure };
     let (holder, call) = (charged(&call.context), call.clone());
     large_work.run(&holder, patience, move || decide(&rights, &call)).await?
@@ -280,12 +281,12 @@ fn unknown_element(requested: &RequestedElement) -> Failure {
 /// Limit of a call's wait for the rules of other calls with large arguments.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
-const SOON: Duration = Duration::from_secs(1);
+const CONDITION_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The longest name that an error repeats.
 const MAX_NAME: usize = 128;
 
 /// The name of this check in the audit log.
-const CHECK: &str = "rule";
+const RULE_CHECK: &str = "rule";
 
 #[cfg(test)]
 mod tests;

@@ -73,7 +73,7 @@ impl BaselineFolder {
         let opened = OwnFolder::open(path).and_then(|folder| Ok((folder, place_of(config)?)));
         let (folder, place) =
             opened.map_err(|cause| BaselineError::Folder { path: path.to_owned(), cause })?;
-        Ok(Self { folder, ending: format!(".{place}{BASELINE}") })
+        Ok(Self { folder, ending: format!(".{place}{BASELINE_ENDING}") })
     }
 
     /// Returns its path.
@@ -135,7 +135,7 @@ impl BaselineFolder {
         edit: impl FnOnce(&mut BaselineRecord) -> T,
     ) -> Result<(BaselineRecord, T), BaselineError> {
         let written = |cause| BaselineError::Write { path: self.file(server), cause };
-        let _lock = self.folder.lock(LOCK).map_err(written)?;
+        let _lock = self.folder.lock(LOCK_FILE).map_err(written)?;
         let before = self.read(server)?;
         let mut record = before.clone();
         let edited = edit(&mut record);
@@ -156,7 +156,7 @@ impl BaselineFolder {
 }
 
 fn parse_file(bytes: &[u8]) -> Option<BaselineRecord> {
-    let rest = bytes.strip_prefix(MAGIC)?;
+    let rest = bytes.strip_prefix(BASELINE_MAGIC)?;
     let (digest, record) = rest.split_at_checked(DIGEST_CHARS)?;
     let record = record.strip_prefix(b"\n")?;
     if digest != HEXLOWER.encode(&sha256(record)).as_bytes() {
@@ -168,7 +168,7 @@ fn parse_file(bytes: &[u8]) -> Option<BaselineRecord> {
 fn write_file(record: &BaselineRecord) -> io::Result<Vec<u8>> {
     let record = serde_json::to_vec_pretty(record)?;
     let digest = HEXLOWER.encode(&sha256(&record));
-    let file = [MAGIC, digest.as_bytes(), b"\n", &record].concat();
+    let file = [BASELINE_MAGIC, digest.as_bytes(), b"\n", &record].concat();
     if file.len() > MAX_BASELINE {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
@@ -176,10 +176,10 @@ fn write_file(record: &BaselineRecord) -> io::Result<Vec<u8>> {
 }
 
 /// Prefix of every file; the number is the format's version.
-const MAGIC: &[u8] = b"trunkline definitions 1 ";
+const BASELINE_MAGIC: &[u8] = b"trunkline definitions 1 ";
 /// Number of hexadecimal digits of SHA-256.
 const DIGEST_CHARS: usize = 64;
 /// Limit of a file's bytes.
 const MAX_BASELINE: usize = 64 << 20;
-const BASELINE: &str = ".pins";
-const LOCK: &str = "pins.lock";
+const BASELINE_ENDING: &str = ".pins";
+const LOCK_FILE: &str = "pins.lock";

@@ -133,7 +133,7 @@ impl Intercepted {
         }
         if let Some(arguments) = call.params.arguments() {
             match parse_strict(arguments, MAX_SERVER_DEPTH) {
-                Ok(arguments) => drop(seen.params.insert(ARGUMENTS.into(), arguments)),
+                Ok(arguments) => drop(seen.params.insert(ARGUMENTS_MEMBER.into(), arguments)),
                 Err(_) => seen.is_ambiguous = true,
             }
         }
@@ -175,7 +175,7 @@ impl Intercepted {
 
     /// Returns the raw arguments.
     pub(super) fn arguments(&self) -> Option<Vec<u8>> {
-        serde_json::to_vec(self.params.get(ARGUMENTS)?).ok()
+        serde_json::to_vec(self.params.get(ARGUMENTS_MEMBER)?).ok()
     }
 
     /// Takes the arguments of a changed request; all else in it must be unchanged.
@@ -183,7 +183,7 @@ impl Intercepted {
         let changed: RequestPayload = serde_json::from_slice(payload).map_err(|_| NOT_A_REQUEST)?;
         let without_arguments = |params: &Map<String, Value>| {
             let mut params = params.clone();
-            params.remove(ARGUMENTS);
+            params.remove(ARGUMENTS_MEMBER);
             params
         };
         let is_same = changed.method == self.method
@@ -191,7 +191,7 @@ impl Intercepted {
         if !is_same {
             return Err(OTHER_CHANGE);
         }
-        match changed.params.get(ARGUMENTS) {
+        match changed.params.get(ARGUMENTS_MEMBER) {
             Some(Value::Object(_)) => {
                 self.params = changed.params;
                 Ok(())
@@ -272,7 +272,7 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
     let response: InvokeResponse<'_> =
         serde_json::from_slice(body).map_err(|_| InterceptorFault::NotJson)?;
     if let Some(InvokeError { code, message }) = response.error {
-        let message = clip(&message, LONGEST).to_owned();
+        let message = clip(&message, MAX_INTERCEPTOR_MESSAGE_BYTES).to_owned();
         return Err(InterceptorFault::Error { code, message });
     }
     let result = response.result.ok_or(InterceptorFault::NotJson)?;
@@ -305,15 +305,15 @@ fn reason(messages: &[InvokeMessage]) -> String {
     let lines = lines.collect::<Vec<_>>().join("; ");
     match lines.as_str() {
         "" => "it gives no reason".into(),
-        lines => clip(lines, LONGEST).to_owned(),
+        lines => clip(lines, MAX_INTERCEPTOR_MESSAGE_BYTES).to_owned(),
     }
 }
 
-const ARGUMENTS: &str = "arguments";
+const ARGUMENTS_MEMBER: &str = "arguments";
 pub(super) const REQUEST_STATE: &str = "requestState";
 const INPUT_RESPONSES: &str = "inputResponses";
 /// Limit of the bytes of an interceptor's messages.
-const LONGEST: usize = 512;
+const MAX_INTERCEPTOR_MESSAGE_BYTES: usize = 512;
 const NOT_A_REQUEST: InterceptorFault =
     InterceptorFault::Mutation("is not a request with an object of arguments");
 const OTHER_CHANGE: InterceptorFault =

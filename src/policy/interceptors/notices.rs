@@ -121,7 +121,9 @@ impl InterceptedMessage for SeenNotice {
         let (Some(method), Some(Ok(params))) = (method, params) else { return Err(NOT_A_NOTICE) };
         let names = |all: &Members<'_>, key| all.find(key).map(|raw| raw.get().to_owned());
         let is_same = method == self.method
-            && IDENTIFIERS.into_iter().all(|key| names(&before, key) == names(&params, key));
+            && IDENTIFYING_MEMBERS
+                .into_iter()
+                .all(|key| names(&before, key) == names(&params, key));
         if !is_same {
             return Err(OTHER_NOTICE);
         }
@@ -133,7 +135,7 @@ impl InterceptedMessage for SeenNotice {
 }
 
 /// Members that identify the subject of a notification.
-const IDENTIFIERS: [&str; 3] = ["taskId", "uri", "elicitationId"];
+const IDENTIFYING_MEMBERS: [&str; 3] = ["taskId", "uri", "elicitationId"];
 const NOT_A_NOTICE: InterceptorFault =
     InterceptorFault::Mutation("is not a notification with an object of params");
 const OTHER_NOTICE: InterceptorFault =

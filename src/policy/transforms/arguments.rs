@@ -72,7 +72,7 @@ pub(crate) fn explain_to_client(
     });
     let lines: Vec<_> = lines.collect();
     if lines.is_empty() {
-        return violation(UNEXPLAINED.to_owned());
+        return violation(UNEXPLAINED_VIOLATION.to_owned());
     }
     ArgumentsError { lines, others: violations.others }
 }
@@ -133,7 +133,7 @@ fn violation(line: String) -> ArgumentsError {
 }
 
 /// Text if every violation concerns arguments that clients do not see.
-const UNEXPLAINED: &str = "(root): the arguments, with those that the gateway is configured to \
+const UNEXPLAINED_VIOLATION: &str = "(root): the arguments, with those that the gateway is configured to \
                            add, do not fit the expectations of the server";
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::MAX_RESULT_DEPTH;
 use super::format::shorten_text;
-use super::result::{CONTENT, STRUCTURED};
+use super::result::{CONTENT_MEMBER, STRUCTURED_CONTENT};
 use crate::config::{
     FormatChoice, MessageTemplate, ResultSettings, StructuredChoice, TemplatePart, ValuePath,
 };
@@ -28,11 +28,12 @@ pub(super) fn put_message(
     result: &Members<'_>,
     has_output_schema: bool,
 ) -> MadeMessage {
-    let content = result.find(CONTENT).map(RawValue::get);
+    let content = result.find(CONTENT_MEMBER).map(RawValue::get);
     let content: Vec<&RawValue> =
         content.and_then(|content| serde_json::from_str(content).ok()).unwrap_or_default();
     let texts: Vec<String> = content.iter().filter_map(|item| text_of(item)).collect();
-    let structured = result.find(STRUCTURED).map(RawValue::get).filter(|raw| *raw != "null");
+    let structured =
+        result.find(STRUCTURED_CONTENT).map(RawValue::get).filter(|raw| *raw != "null");
     let source = structured.or_else(|| texts.iter().map(String::as_str).find(|text| is_json(text)));
     let mut missing = Vec::new();
     let made = source.and_then(|value| make_message(settings, value.trim(), &mut missing));
@@ -44,10 +45,11 @@ pub(super) fn put_message(
     let item = json!({ "type": "text", "text": message }).to_string();
     let items: Vec<_> = std::iter::once(item.as_str()).chain(others).collect();
     let items = format!("[{}]", items.join(","));
-    let kept = result.0.iter().filter(|(name, _)| name != CONTENT && name != STRUCTURED);
+    let kept =
+        result.0.iter().filter(|(name, _)| name != CONTENT_MEMBER && name != STRUCTURED_CONTENT);
     let mut members: Vec<(&str, Cow<'_, str>)> =
         kept.map(|(name, value)| (&**name, value.get().into())).collect();
-    members.push((CONTENT, items.into()));
+    members.push((CONTENT_MEMBER, items.into()));
     let whole = || match structured {
         Some(value) => Some(Cow::Borrowed(value)),
         None => whole_of_texts(&texts, has_output_schema),
@@ -55,7 +57,7 @@ pub(super) fn put_message(
     if settings.structured == StructuredChoice::Keep
         && let Some(whole) = whole()
     {
-        members.push((STRUCTURED, whole));
+        members.push((STRUCTURED_CONTENT, whole));
     }
     MadeMessage { raw: Some(object_of(members)), missing }
 }

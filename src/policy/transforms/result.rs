@@ -105,7 +105,7 @@ fn replace(shaped: &mut Cow<'_, [u8]>, changed: Option<Vec<u8>>) {
 /// Returns true if a Legacy server has made a task of the call. Its result comes later.
 fn is_created_task(members: &Members<'_>) -> bool {
     let is_absent = |name| members.find(name).is_none();
-    !is_absent("task") && is_absent("content") && is_absent(STRUCTURED)
+    !is_absent("task") && is_absent("content") && is_absent(STRUCTURED_CONTENT)
 }
 
 /// Returns the result with other members: an empty replacement drops the member. `None` if no
@@ -130,14 +130,14 @@ fn change_members(
 /// content.
 fn drop_structured(raw: &[u8]) -> Option<Vec<u8>> {
     let members = Members::parse(raw).ok()?;
-    let structured = members.find(STRUCTURED)?;
-    let content = members.find(CONTENT).map(RawValue::get);
+    let structured = members.find(STRUCTURED_CONTENT)?;
+    let content = members.find(CONTENT_MEMBER).map(RawValue::get);
     let items = content.and_then(|items| serde_json::from_str::<Vec<&RawValue>>(items).ok());
     let text = items.is_none_or(|items| items.is_empty()).then(|| text_content(structured.get()));
-    let kept = members.0.iter().filter(|(name, _)| name != STRUCTURED);
-    let kept = kept.filter(|(name, _)| name != CONTENT || text.is_none());
+    let kept = members.0.iter().filter(|(name, _)| name != STRUCTURED_CONTENT);
+    let kept = kept.filter(|(name, _)| name != CONTENT_MEMBER || text.is_none());
     let kept = kept.map(|(name, value)| (&**name, Cow::Borrowed(value.get())));
-    let text = text.as_ref().map(|text| (CONTENT, Cow::Borrowed(text.as_str())));
+    let text = text.as_ref().map(|text| (CONTENT_MEMBER, Cow::Borrowed(text.as_str())));
     Some(object_of(kept.chain(text).collect::<Vec<_>>()))
 }
 
@@ -146,7 +146,7 @@ fn change_member(name: &str, value: &RawValue, bounds: &ResultBounds) -> Option<
     let format = bounds.format.unwrap_or(FormatChoice::Json);
     let allowed = bounds.mime_types.as_deref();
     let changed =
-        (name == CONTENT).then(|| change_contents(value.get(), format, allowed)).flatten();
+        (name == CONTENT_MEMBER).then(|| change_contents(value.get(), format, allowed)).flatten();
     let strip = bounds.strip.as_deref().unwrap_or_default();
     strip_texts(changed.as_deref().unwrap_or(value.get()), strip).or(changed)
 }
@@ -186,7 +186,7 @@ fn find_violations(
             return None;
         }
     };
-    let Some(structured) = members.find(STRUCTURED) else {
+    let Some(structured) = members.find(STRUCTURED_CONTENT) else {
         return Some("structuredContent is missing".to_owned());
     };
     let violations = schema.check(Some(structured.get().as_bytes())).err()?;
@@ -201,8 +201,8 @@ fn fits_output_schema(transform: &ResultTransform, structured: &str) -> bool {
     }
 }
 
-pub(super) const CONTENT: &str = "content";
-pub(super) const STRUCTURED: &str = "structuredContent";
+pub(super) const CONTENT_MEMBER: &str = "content";
+pub(super) const STRUCTURED_CONTENT: &str = "structuredContent";
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::MAX_RESULT_DEPTH;
 use super::cut::{Omitted, cut_json, cut_text};
 use super::message::text_of;
-use super::result::{CONTENT, STRUCTURED};
+use super::result::{CONTENT_MEMBER, STRUCTURED_CONTENT};
 use crate::call::tool_error;
 use crate::config::WhenLarger;
 use crate::jsonrpc::{Members, check_depth, object_of};
@@ -71,10 +71,11 @@ pub(super) fn limit_size(raw: &[u8], limit: &SizeLimit<'_>) -> Option<Vec<u8>> {
 /// of it.
 fn whole_text(raw: &[u8], members: &Members<'_>) -> WholeText {
     let json = |text: &str| WholeText { text: text.to_owned(), mime: "application/json" };
-    if let Some(structured) = members.find(STRUCTURED).filter(|value| value.get() != "null") {
+    if let Some(structured) = members.find(STRUCTURED_CONTENT).filter(|value| value.get() != "null")
+    {
         return json(structured.get());
     }
-    let content = members.find(CONTENT).map_or("[]", RawValue::get);
+    let content = members.find(CONTENT_MEMBER).map_or("[]", RawValue::get);
     let items: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
     let texts: Option<Vec<String>> = items.into_iter().map(text_of).collect();
     match texts {
@@ -97,7 +98,7 @@ fn advise(kept: Option<&KeptResource>) -> String {
 
 fn fits_schema(cut: &[u8], limit: &SizeLimit<'_>) -> bool {
     let members = Members::parse_with_duplicates(cut).ok();
-    let structured = members.and_then(|members| members.find(STRUCTURED));
+    let structured = members.and_then(|members| members.find(STRUCTURED_CONTENT));
     structured.is_none_or(|structured| (limit.fits)(structured.get()))
 }
 
@@ -107,12 +108,12 @@ fn truncate(
     (length, max_size): (usize, usize),
     kept: Option<&KeptResource>,
 ) -> Vec<u8> {
-    let is_content = |name: &str| name == CONTENT || name == STRUCTURED;
+    let is_content = |name: &str| name == CONTENT_MEMBER || name == STRUCTURED_CONTENT;
     let (contents, others): (Vec<_>, Vec<_>) =
         members.0.iter().partition(|(name, _)| is_content(name));
     let small =
         others.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
-    let mut room = max_size.saturating_sub(small + SENTENCE);
+    let mut room = max_size.saturating_sub(small + SENTENCE_RESERVE_BYTES);
     let mut omitted = Omitted::default();
     let mut shown: Vec<(&str, Cow<'_, str>)> =
         others.iter().map(|(name, value)| (&**name, value.get().into())).collect();
@@ -124,7 +125,7 @@ fn truncate(
     for (name, value) in contents {
         let share = (room / left).saturating_sub(name.len() + 4);
         left -= 1;
-        if name == CONTENT {
+        if name == CONTENT_MEMBER {
             items = cut_content(value, share, &mut omitted);
             room = room.saturating_sub(items.iter().map(|item| item.len() + 1).sum());
         } else {
@@ -135,7 +136,7 @@ fn truncate(
     }
     let sentence = describe_cut((length, max_size), omitted, kept);
     items.push(json!({ "type": "text", "text": sentence }).to_string().into());
-    shown.push((CONTENT, format!("[{}]", items.join(",")).into()));
+    shown.push((CONTENT_MEMBER, format!("[{}]", items.join(",")).into()));
     object_of(shown)
 }
 
@@ -212,7 +213,7 @@ fn describe_cut(
 const ASK_FOR_REST: &str =
     "Ask for the rest in parts: with a filter, a smaller page or a narrower range.";
 /// Bytes reserved for the sentence about the omitted parts.
-const SENTENCE: usize = 600;
+const SENTENCE_RESERVE_BYTES: usize = 600;
 /// Minimum bytes of a text's part.
 const LEAST_TEXT: usize = 16;
 /// The bytes of an item with an empty text.

@@ -34,6 +34,6 @@ pub(super) use metadata::documents::{
     AuthServerMetadata, ExpectedIssuer, MetadataFault, PkceDemand,
 };
 pub use metadata::parameters::ParameterFault;
-pub(super) use metadata::parameters::{OauthParameters, RESOURCE};
-pub(super) use proofs::dpop::DPOP;
-pub(super) use proofs::token::FORM;
+pub(super) use metadata::parameters::{OauthParameters, RESOURCE_PARAMETER};
+pub(super) use proofs::dpop::DPOP_HEADER;
+pub(super) use proofs::token::FORM_MEDIA_TYPE;

@@ -46,7 +46,7 @@ impl CancelledCalls {
         ping: Option<u64>,
     ) {
         let mut calls = self.current();
-        if calls.len() >= MOST {
+        if calls.len() >= MAX_CANCELLED_CALLS {
             // Replaces the client's own oldest call, or otherwise the oldest of all.
             let its = calls.iter().position(|call| call.caller == caller);
             calls.remove(its.unwrap_or(0));
@@ -90,7 +90,7 @@ impl CancelledCalls {
 }
 
 /// Maximum number of cancelled calls that are kept.
-const MOST: usize = 256;
+const MAX_CANCELLED_CALLS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +145,6 @@ mod tests {
             cancelled_calls.add(number, ann.clone(), Duration::from_secs(30), None);
         }
         assert!(cancelled_calls.is_anothers(&ann));
-        assert_eq!(cancelled_calls.current().len(), MOST);
+        assert_eq!(cancelled_calls.current().len(), MAX_CANCELLED_CALLS);
     }
 }

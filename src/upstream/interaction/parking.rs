@@ -218,7 +218,7 @@ async fn wait(
             Some(Event::TookBack(id)) if waiting.forget_question(&id) => {}
             // There are too many events. The server's request is refused when the client returns.
             Some(Event::Asks(..) | Event::TookBack(_))
-                if waiting.events.len() >= EVENTS + 2 * MOST_QUESTIONS => {}
+                if waiting.events.len() >= MAX_KEPT_NOTIFICATIONS + 2 * MOST_QUESTIONS => {}
             Some(event) => {
                 ended = event.is_last();
                 waiting.events.push_back(event);
@@ -233,7 +233,8 @@ impl ParkedReply {
     /// Returns true if a notification may wait with the others. The first one always may.
     fn has_room_for(&self, notice: &Notice) -> bool {
         let waiting: usize = self.events.iter().map(notice_size).sum();
-        self.events.len() < EVENTS && (waiting == 0 || waiting + notice.size() <= NOTICE_BYTES)
+        self.events.len() < MAX_KEPT_NOTIFICATIONS
+            && (waiting == 0 || waiting + notice.size() <= NOTICE_BYTES)
     }
 
     /// Drops a question that was cancelled before its client has seen it. Returns false if it does
@@ -253,7 +254,7 @@ fn notice_size(event: &Event) -> usize {
 }
 
 /// Maximum number of notifications kept for an absent client.
-const EVENTS: usize = 64;
+const MAX_KEPT_NOTIFICATIONS: usize = 64;
 /// Maximum size of these notifications in bytes. The questions of a call are limited when they are
 /// opened.
 const NOTICE_BYTES: usize = 1024 * 1024;

@@ -11,7 +11,7 @@ use crate::upstream::interaction::questions::SideMessage;
 
 /// Creates an empty queue for one call.
 pub(crate) fn side_queue() -> (SideSender, SideReceiver) {
-    let (queue, messages) = mpsc::channel(MESSAGES);
+    let (queue, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
     (SideSender { queue, room: Arc::new(Semaphore::new(MOST_BYTES)) }, SideReceiver(messages))
 }
 
@@ -48,7 +48,7 @@ impl SideReceiver {
 }
 
 /// Maximum number of messages that wait for one call.
-const MESSAGES: usize = 64;
+const MAX_WAITING_MESSAGES: usize = 64;
 /// Maximum size of these messages in bytes: two of the largest requests.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
@@ -77,6 +77,9 @@ mod tests {
             assert_eq!(sender.send(question(MOST_BYTES / 4)), place < 4, "{place}");
         }
         let (sender, _messages) = side_queue();
-        assert_eq!((0..2 * MESSAGES).filter(|_| sender.send(question(0))).count(), MESSAGES);
+        assert_eq!(
+            (0..2 * MAX_WAITING_MESSAGES).filter(|_| sender.send(question(0))).count(),
+            MAX_WAITING_MESSAGES
+        );
     }
 }

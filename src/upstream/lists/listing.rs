@@ -316,10 +316,10 @@ impl ListRequester<'_> {
 }
 
 /// Returns the freshness before the first page. A Legacy server sends no caching hints. Its list is
-/// fresh until the server announces a change, or for [`UNTOLD`] if it announces none.
+/// fresh until the server announces a change, or for [`DEFAULT_FRESHNESS`] if it announces none.
 fn start(peer: &Peer, kind: Kind) -> Freshness {
     let ttl = match (peer.era(), peer.known_offers().announces_changes(kind)) {
-        (Era::Legacy, false) => UNTOLD,
+        (Era::Legacy, false) => DEFAULT_FRESHNESS,
         _ => Duration::MAX,
     };
     Freshness { ttl, scope: CacheScope::Public }
@@ -340,4 +340,4 @@ fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness
 }
 
 /// Time for which a list is fresh if the server sends neither caching hints nor changes.
-const UNTOLD: Duration = Duration::from_mins(1);
+const DEFAULT_FRESHNESS: Duration = Duration::from_mins(1);

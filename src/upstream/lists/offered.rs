@@ -84,7 +84,7 @@ impl OfferedLists {
         lists.base.store(Some(Arc::clone(&known.base)));
         *lists.dependence.lock() = known.dependence;
         let now = clock::now();
-        let long_ago = now.checked_sub(RECENT).unwrap_or(now);
+        let long_ago = now.checked_sub(RECENT_LIST_TIME).unwrap_or(now);
         let further = known.further.iter().map(|(told, list)| {
             let slot = CapabilityList {
                 list: Some(Arc::clone(list)),
@@ -302,7 +302,7 @@ impl OfferedLists {
 
     /// Marks a list as stale, so that it is requested again for the next client that needs it.
     pub(crate) fn doubt(&self, told: &ClientDeclaration) {
-        let long_ago = clock::now().checked_sub(RECENT);
+        let long_ago = clock::now().checked_sub(RECENT_LIST_TIME);
         if let Some(slot) = self.further().get_mut(told) {
             slot.tried = slot.tried.and(long_ago.or(slot.tried));
         }
@@ -311,7 +311,7 @@ impl OfferedLists {
     /// Returns the declarations of clients' recent requests.
     pub(crate) fn recent(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
-        let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
+        let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT_LIST_TIME);
         recent.map(|(told, _)| told.clone()).collect()
     }
 
@@ -384,7 +384,7 @@ pub(crate) const MOST_EACH: usize = MAX_DECLARATIONS / 4;
 /// A list that a client requested within this time is not removed for another.
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client requested within this time is not updated.
-const RECENT: Duration = Duration::from_hours(1);
+const RECENT_LIST_TIME: Duration = Duration::from_hours(1);
 /// Maximum number of logged warnings about repairs for one server.
 const MAX_LOGGED_REPAIRS: usize = 256;
 

@@ -15,10 +15,10 @@ use super::{ListingOutcome, ListingPart};
 
 /// Pace of one connection's list requests, by kind.
 ///
-/// The first change is followed at once. A change soon after a request is followed one [`INTERVAL`]
-/// after the beginning of that request. The gateway slows down only for a server that changes a
-/// list without pause for [`FLOOD`], or that fails to return it. The server's other lists keep
-/// their pace.
+/// The first change is followed at once. A change soon after a request is followed one
+/// [`MIN_LIST_INTERVAL`] after the beginning of that request. The gateway slows down only for a
+/// server that changes a list without pause for [`FLOOD_TIME`], or that fails to return it. The
+/// server's other lists keep their pace.
 ///
 /// Some servers announce a list other than the changed one. So each request includes all lists that
 /// could have been requested at that time.
@@ -54,7 +54,7 @@ struct KindPace {
 
 impl Default for KindPace {
     fn default() -> Self {
-        let backoff = Backoff::new(INTERVAL, LAST_PAUSE);
+        let backoff = Backoff::new(MIN_LIST_INTERVAL, LAST_PAUSE);
         Self {
             begun: None,
             followed: None,
@@ -69,13 +69,13 @@ impl Default for KindPace {
 impl KindPace {
     /// Returns the time to follow a change that is known since `since`.
     fn due_at(&self, since: Instant) -> Instant {
-        let spaced = self.begun.map_or(since, |begun| begun + INTERVAL);
+        let spaced = self.begun.map_or(since, |begun| begun + MIN_LIST_INTERVAL);
         since.max(spaced).max(self.not_before.unwrap_or(since))
     }
 
     /// Records the beginning of a request for a change that is known since `since`.
     fn begin(&mut self, since: Instant, now: Instant) {
-        if self.ended.is_none_or(|ended| since >= ended + INTERVAL) {
+        if self.ended.is_none_or(|ended| since >= ended + MIN_LIST_INTERVAL) {
             self.busy_since = None;
             self.backoff.reset();
         }
@@ -95,7 +95,8 @@ impl KindPace {
     fn end(&mut self, has_failed: bool, now: Instant) {
         let is_followed = self.followed == self.begun;
         self.ended = if is_followed { Some(now) } else { self.ended };
-        let is_flooded = is_followed && self.busy_since.is_some_and(|since| now - since >= FLOOD);
+        let is_flooded =
+            is_followed && self.busy_since.is_some_and(|since| now - since >= FLOOD_TIME);
         self.not_before = (has_failed || is_flooded).then(|| now + self.backoff.next_wait());
         if self.not_before.is_none() {
             self.backoff.reset();
@@ -201,13 +202,13 @@ impl RelistPace {
 }
 
 /// Minimum time between the beginnings of two requests for one list.
-const INTERVAL: Duration = Duration::from_secs(1);
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between a request and one of an operator.
 const OPERATOR_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum pause between two requests.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// A list that has changed without pause for this time is requested less often.
-const FLOOD: Duration = Duration::from_mins(1);
+const FLOOD_TIME: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
@@ -254,8 +255,8 @@ mod tests {
             changes.mark(&[Kind::Tools]);
             let said = clock::now();
             assert!(pace.due(only(&changes)).await.tools);
-            assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
-            assert!(begun.last().is_none_or(|last| last.elapsed() >= INTERVAL));
+            assert!(said.elapsed() <= MIN_LIST_INTERVAL, "{:?}", said.elapsed());
+            assert!(begun.last().is_none_or(|last| last.elapsed() >= MIN_LIST_INTERVAL));
             begun.push(clock::now());
             pace.listed(Some(&CHANGED));
         }
@@ -267,7 +268,7 @@ mod tests {
         let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
         let start = clock::now();
         let mut requests = 0;
-        while start.elapsed() < FLOOD * 4 {
+        while start.elapsed() < FLOOD_TIME * 4 {
             changes.mark(&[Kind::Tools]);
             pace.due(only(&changes)).await;
             requests += 1;
@@ -278,7 +279,7 @@ mod tests {
         let said = clock::now();
         let requested = pace.due(only(&changes)).await;
         assert!(requested.prompts && requested.resources && !requested.tools, "{requested:?}");
-        assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
+        assert!(said.elapsed() <= MIN_LIST_INTERVAL, "{:?}", said.elapsed());
         pace.listed(Some(&SAME));
         assert!(pace.due(only(&changes)).await.tools);
         pace.listed(Some(&SAME));
@@ -287,7 +288,7 @@ mod tests {
             changes.mark(&[Kind::Tools]);
             let said = clock::now();
             pace.due(only(&changes)).await;
-            assert!(said.elapsed() <= INTERVAL, "a calm while starts it over");
+            assert!(said.elapsed() <= MIN_LIST_INTERVAL, "a calm while starts it over");
             pace.listed(Some(&SAME));
         }
     }
@@ -314,7 +315,7 @@ mod tests {
         pace.listed(Some(&SAME));
         changes.mark(&[Kind::Tools]);
         let announced = async {
-            tokio::time::sleep(INTERVAL / 2).await;
+            tokio::time::sleep(MIN_LIST_INTERVAL / 2).await;
             changes.mark(&[Kind::Tools]);
         };
         tokio::join!(pace.due(only(&changes)), announced);
@@ -331,7 +332,7 @@ mod tests {
         pace.listed(None);
         let failed = clock::now();
         assert!(pace.due(only(&changes)).await.tools);
-        assert!(failed.elapsed() >= INTERVAL);
+        assert!(failed.elapsed() >= MIN_LIST_INTERVAL);
         // A list that always fails delays no other one.
         let prompts = ByKind { prompts: true, ..ByKind::default() };
         let part = ListingPart::Without(prompts);
@@ -342,7 +343,7 @@ mod tests {
             while !pace.due(only(&changes)).await.tools {
                 pace.listed(Some(&ListingOutcome { part, has_changed: false }));
             }
-            assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
+            assert!(said.elapsed() <= MIN_LIST_INTERVAL, "{:?}", said.elapsed());
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn check_token_request<'h>(
     client_id: Option<&str>,
 ) -> Result<Option<&'h HeaderValue>, LoginRelayFault> {
     // Any other grant would lend the gateway's address to attackers who guess passwords.
-    let grant = form.find("grant_type").filter(|grant| GRANTS.contains(grant));
+    let grant = form.find("grant_type").filter(|grant| RELAYED_GRANTS.contains(grant));
     let grant = grant.ok_or(LoginRelayFault::Grant)?;
     if client_id.is_some() && grant == CLIENT_CREDENTIALS {
         return Err(LoginRelayFault::PublicClient);
@@ -144,7 +144,8 @@ fn is_pkce_text(text: &str) -> bool {
 const AUTHORIZATION_CODE: &str = "authorization_code";
 const CLIENT_CREDENTIALS: &str = "client_credentials";
 /// Grants of programs that log in for a person, and of programs that act for themselves.
-pub(super) const GRANTS: [&str; 3] = [AUTHORIZATION_CODE, "refresh_token", CLIENT_CREDENTIALS];
+pub(super) const RELAYED_GRANTS: [&str; 3] =
+    [AUTHORIZATION_CODE, "refresh_token", CLIENT_CREDENTIALS];
 const REQUEST_OBJECTS: [&str; 2] = ["request", "request_uri"];
 /// Members of a form by which a client authenticates (RFC 6749, 2.3.1; RFC 7521, 4.2).
 const CLIENT_SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];

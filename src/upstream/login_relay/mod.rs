@@ -34,14 +34,14 @@ use crate::policy::{Holder, ShareBounds, SharedAmount};
 use crate::text::error_chain;
 
 use super::credentials::{
-    AuthServerMetadata, ExpectedIssuer, FORM, LoginFault, MetadataFault, OauthParameters,
-    ParameterFault, PkceDemand, RESOURCE, find_auth_server,
+    AuthServerMetadata, ExpectedIssuer, FORM_MEDIA_TYPE, LoginFault, MetadataFault,
+    OauthParameters, ParameterFault, PkceDemand, RESOURCE_PARAMETER, find_auth_server,
 };
 use crate::http_client::outbound::{
     OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest, Remedy,
 };
 
-use checks::{GRANTS, check_authorization, check_redirect, check_token_request};
+use checks::{RELAYED_GRANTS, check_authorization, check_redirect, check_token_request};
 
 /// Relays of a configuration: one for each issuer with forwarded logins.
 #[derive(Default)]
@@ -282,7 +282,7 @@ impl LoginRelay {
         set("response_types_supported", json!(["code"]));
         let is_public = self.settings.client_id.is_some();
         let grants =
-            GRANTS.into_iter().filter(|grant| !is_public || *grant != "client_credentials");
+            RELAYED_GRANTS.into_iter().filter(|grant| !is_public || *grant != "client_credentials");
         let listed = server.members.get(GRANT_TYPES).and_then(Value::as_array);
         if let Some(listed) = listed {
             let grants = grants.filter(|grant| listed.iter().any(|it| it == grant));
@@ -347,7 +347,8 @@ impl LoginRelay {
         let place = self.places.take(&holder, 1, REQUEST_BOUNDS);
         let _place = place
             .map_err(|bound| LoginRelayFault::Busy { limit: REQUEST_BOUNDS.reached(bound) })?;
-        let mut passed = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
+        let mut passed =
+            HeaderMap::from_iter([(CONTENT_TYPE, FORM_MEDIA_TYPE), (ACCEPT, MediaType::JSON)]);
         passed.extend(credentials.map(|credentials| (AUTHORIZATION, credentials.clone())));
         let request = OutboundRequest {
             method: Method::POST,
@@ -389,7 +390,7 @@ impl LoginRelay {
 
     fn drop_resource(&self, parameters: &mut OauthParameters) {
         if self.settings.drop_resource {
-            parameters.remove(RESOURCE);
+            parameters.remove(RESOURCE_PARAMETER);
         }
     }
 

@@ -30,7 +30,8 @@ impl CallLog {
         // A slow client loses lines, never its response.
         let fits = |notice: &Notice| {
             let waiting: usize = lines.iter().map(Notice::size).sum();
-            lines.len() < WAITING && (lines.is_empty() || waiting + notice.size() <= WAITING_BYTES)
+            lines.len() < MAX_CALL_LOG_LINES
+                && (lines.is_empty() || waiting + notice.size() <= WAITING_BYTES)
         };
         if let Some(notice) = notice.filter(fits) {
             lines.push_back(notice);
@@ -68,7 +69,7 @@ impl CallLog {
 }
 
 /// Maximum number of lines that wait for one call.
-const WAITING: usize = 64;
+const MAX_CALL_LOG_LINES: usize = 64;
 /// Maximum size of these lines in bytes. A single line may exceed it.
 const WAITING_BYTES: usize = 1024 * 1024;
 
@@ -85,7 +86,7 @@ mod tests {
         };
         line("debug");
         assert!(listener.arrived().now_or_never().is_none());
-        for _ in 0..2 * WAITING {
+        for _ in 0..2 * MAX_CALL_LOG_LINES {
             line("alert");
         }
         listener.arrived().await;
@@ -93,7 +94,7 @@ mod tests {
         while listener.next().now_or_never().is_some() {
             heard += 1;
         }
-        assert_eq!(heard, WAITING);
+        assert_eq!(heard, MAX_CALL_LOG_LINES);
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ impl LogLevelControl {
             *wanted = Some(now);
         }
         let current = |wanted: &Option<Instant>| {
-            wanted.is_some_and(|at| now.saturating_duration_since(at) < CURIOUS)
+            wanted.is_some_and(|at| now.saturating_duration_since(at) < LEVEL_LIFETIME)
         };
         let most = LogLevel::ALL.into_iter().zip(&state.wanted).find(|(_, at)| current(at))?.0;
         let new = (session, most);
@@ -50,7 +50,7 @@ pub(crate) fn params(level: LogLevel) -> Bytes {
 }
 
 /// Time that a client's level counts after its last call.
-const CURIOUS: Duration = Duration::from_mins(10);
+const LEVEL_LIFETIME: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(levels.before(Some(debug), 1), Some(debug));
         assert_eq!(levels.before(Some(info), 1), None);
         assert_eq!(levels.before(Some(info), 2), Some(debug), "a new session knows nothing");
-        tokio::time::sleep(CURIOUS).await;
+        tokio::time::sleep(LEVEL_LIFETIME).await;
         assert_eq!(levels.before(Some(error), 2), Some(error), "the others are gone");
     }
 }

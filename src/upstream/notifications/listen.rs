@@ -90,11 +90,11 @@ impl ChangeStream {
 
     /// Creates the channel for the signals of a stream.
     pub(crate) fn channel() -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
-        mpsc::channel(SIGNALS)
+        mpsc::channel(MAX_UNREAD_SIGNALS)
     }
 
     pub(super) async fn acknowledged(&mut self) -> Result<Option<Bytes>, StreamRefused> {
-        match timeout(PATIENCE, self.signals.recv()).await {
+        match timeout(STREAM_OPEN_TIMEOUT, self.signals.recv()).await {
             Ok(Some(StreamSignal::Acknowledged(params))) => Ok(Some(params)),
             Ok(Some(StreamSignal::Ended(answer))) => Err(StreamRefused::answered(answer)),
             Ok(None) => Err(StreamRefused::Fault(UpstreamError::NoAnswer)),
@@ -226,8 +226,8 @@ impl<L: ListenTransport> ListenTask<L> {
     /// between them.
     async fn open(&mut self, filter: &ListenFilter) -> Result<(), StreamRefused> {
         let opening = self.line.open(filter.params(self.version), StreamPurpose::News);
-        let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
-        let mut stream = timeout(PATIENCE, opening).await.unwrap_or(Err(too_late))?;
+        let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: STREAM_OPEN_TIMEOUT });
+        let mut stream = timeout(STREAM_OPEN_TIMEOUT, opening).await.unwrap_or(Err(too_late))?;
         let agreed = match stream.acknowledged().await? {
             Some(params) => agreed(&params),
             None => filter.topics.iter().cloned().collect(),
@@ -235,7 +235,7 @@ impl<L: ListenTransport> ListenTask<L> {
         while self.before.try_join_next().is_some() {}
         if let Some(before) = self.current.replace(stream) {
             self.before.spawn(async move {
-                sleep(OVERLAP).await;
+                sleep(STREAM_OVERLAP).await;
                 drop(before);
             });
         }
@@ -317,7 +317,7 @@ impl ReopenPace {
         let backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
         Self {
             backoff,
-            pause: Backoff::new(FIRST_PAUSE, LAST_PAUSE).with_stable(CALM),
+            pause: Backoff::new(FIRST_PAUSE, LAST_PAUSE).with_stable(CALM_TIME),
             opened: None,
             open_since: None,
         }
@@ -408,9 +408,9 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
 }
 
 /// Time limit for a server to open a stream, and to acknowledge it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a replaced stream stays open, so that its last messages arrive.
-const OVERLAP: Duration = Duration::from_millis(250);
+const STREAM_OVERLAP: Duration = Duration::from_millis(250);
 /// Backoff before a lost stream is reopened.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
@@ -418,9 +418,9 @@ const LAST_WAIT: Duration = Duration::from_mins(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
 /// Time without a change after which the pause is reset.
-const CALM: Duration = Duration::from_secs(2);
+const CALM_TIME: Duration = Duration::from_secs(2);
 /// Maximum number of signals that wait to be read.
-const SIGNALS: usize = 64;
+const MAX_UNREAD_SIGNALS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -95,8 +95,9 @@ impl Mailbox {
         let mut letters = self.letters();
         let mut key = (server.clone(), topic.clone());
         let mut params = params.clone();
-        let too_many_parts =
-            letters.params.len() >= PARTS && wanted != topic && !letters.params.contains_key(&key);
+        let too_many_parts = letters.params.len() >= MAX_PART_TOPICS
+            && wanted != topic
+            && !letters.params.contains_key(&key);
         if too_many_parts || !letters.has_room_for(&key, &params) {
             // Notify of the whole subscribed resource instead.
             key.1 = wanted.clone();
@@ -113,7 +114,7 @@ impl Mailbox {
     pub(super) fn put_other(&self, letter: ClientNotice) {
         let mut letters = self.letters();
         let size = letter.size();
-        while letters.others >= OTHERS || letters.others_size + size > OTHERS_SIZE {
+        while letters.others >= MAX_OTHER_NOTICES || letters.others_size + size > OTHERS_SIZE {
             if !letters.drop_oldest_other() {
                 break;
             }
@@ -231,9 +232,9 @@ impl Letters {
 }
 
 /// Number of pending topics above which notifications about parts become one about the whole.
-const PARTS: usize = 256;
+const MAX_PART_TOPICS: usize = 256;
 /// Maximum number of pending notifications without a topic.
-const OTHERS: usize = 64;
+const MAX_OTHER_NOTICES: usize = 64;
 /// Maximum size in bytes of the pending params of topics. Above it, a notification carries only the
 /// URI of the subscribed resource.
 const PARAMS_SIZE: usize = 512 * 1024;
@@ -274,14 +275,14 @@ mod tests {
     fn notices_without_a_subject_wait_in_order_and_are_bounded() {
         let mailbox = Mailbox::new();
         put(&mailbox, "a", "1");
-        for number in 0..OTHERS + 3 {
+        for number in 0..MAX_OTHER_NOTICES + 3 {
             let subject = NoticeSubject::Other(number.to_string());
             let server = ServerName::new("s").unwrap();
             mailbox.put_other(ClientNotice { server, subject, params: None });
         }
         assert_eq!(topic(mailbox.take().unwrap()), Topic::resource("a"));
         let rest: Vec<_> = std::iter::from_fn(|| mailbox.take()).collect();
-        assert_eq!(rest.len(), OTHERS);
+        assert_eq!(rest.len(), MAX_OTHER_NOTICES);
         assert_eq!(rest[0].subject, NoticeSubject::Other("3".into()), "the oldest made room");
         assert_eq!(mailbox.letters().others, 0);
     }
@@ -337,10 +338,10 @@ mod tests {
     fn endless_parts_become_the_whole() {
         let (mailbox, server) = (Mailbox::new(), ServerName::new("s").unwrap());
         let wanted = Topic::resource("d/");
-        for part in 0..PARTS * 2 {
+        for part in 0..MAX_PART_TOPICS * 2 {
             let topic = Topic::resource(&format!("d/{part}"));
             mailbox.put(&server, &wanted, &topic, &Bytes::new());
         }
-        assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), PARTS + 1);
+        assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), MAX_PART_TOPICS + 1);
     }
 }

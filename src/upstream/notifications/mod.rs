@@ -237,7 +237,7 @@ impl Inbox {
     /// and fewer, so that a server that sends nothing else does not fill the log.
     pub(super) fn is_worth_a_warning(&self) -> bool {
         let before = self.useless.fetch_add(1, Ordering::Relaxed);
-        before < TOLD || (before + 1).is_power_of_two()
+        before < LOGGED_USELESS_MESSAGES || (before + 1).is_power_of_two()
     }
 
     /// Counts a line on a child's standard output that is not a message. Returns true for the
@@ -273,7 +273,7 @@ impl Inbox {
 }
 
 /// Number of unusable messages that are all logged.
-const TOLD: u64 = 8;
+const LOGGED_USELESS_MESSAGES: u64 = 8;
 
 /// Returns true if a notification has no meaning outside a call, or if servers may not send it.
 fn is_of_a_call(method: &str) -> bool {

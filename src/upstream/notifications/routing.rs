@@ -124,12 +124,12 @@ async fn seek<C: LegacyConnection>(
 ) -> Option<Bytes> {
     let (answers, mut said) = mpsc::channel(1);
     if inbox.subscriptions.ask(&question, answers) {
-        if let Ok(Some((_, response))) = timeout(PATIENCE, said.recv()).await {
+        if let Ok(Some((_, response))) = timeout(CLIENT_ANSWER_TIMEOUT, said.recv()).await {
             return Some(message(id, &response));
         }
         return Some(unanswered(id));
     }
-    let soon = clock::now() + SOON;
+    let soon = clock::now() + CAUSING_CALL_TIMEOUT;
     loop {
         let begun = inbox.question_routing.call_begun.notified();
         if let CallMatch::To(asides) = connection.upgrade()?.tied(&question) {
@@ -142,8 +142,8 @@ async fn seek<C: LegacyConnection>(
 }
 
 /// Time to wait for the call that caused an instance to be opened.
-const SOON: Duration = Duration::from_secs(1);
+const CAUSING_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit for a client's answer outside its calls.
-const PATIENCE: Duration = Duration::from_mins(10);
+const CLIENT_ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 /// Maximum number of requests on one connection that wait for a client at once.
 const MAX_WAITING_REQUESTS: usize = 8;

@@ -93,7 +93,7 @@ pub(crate) async fn subscribe(
         tokio::select! {
             changed = wanting.changed() => if changed.is_err() { return },
             Ok(()) = sessions.changed() => sessions.mark_changed(),
-            () = sleep(AGAIN), if failed => {}
+            () = sleep(SUBSCRIBE_RETRY_PAUSE), if failed => {}
         }
     }
 }
@@ -114,16 +114,16 @@ async fn take(
         SubscribeStep::End => Method::ResourcesUnsubscribe,
     };
     let params = json!({ "uri": topic.to_string() }).to_string();
-    let answer = timeout(PATIENCE, asks.ask(&method, params.into())).await;
-    (topic, step, answer.unwrap_or(Err(UpstreamError::Timeout { after: PATIENCE })))
+    let answer = timeout(SUBSCRIBE_TIMEOUT, asks.ask(&method, params.into())).await;
+    (topic, step, answer.unwrap_or(Err(UpstreamError::Timeout { after: SUBSCRIBE_TIMEOUT })))
 }
 
 /// Maximum number of requests in flight at once.
 const AT_ONCE: usize = 8;
 /// Time limit for a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time before a failed request is repeated.
-const AGAIN: Duration = Duration::from_secs(5);
+const SUBSCRIBE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use crate::jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
 use crate::mcp::media_type_essence;
 use crate::text::{clip, skip_byte_order_mark};
 
-use super::body::{BodyFormat, OCTETS};
+use super::body::{BodyFormat, OCTET_STREAM_MEDIA_TYPE};
 use super::operation::ApiOperation;
 use super::outputs::ResultWrapping;
 
@@ -63,7 +63,7 @@ impl ApiAnswer {
         let is_known = |types: &[&str]| types.contains(&media_type.as_str());
         let found = match BodyFormat::of_media_type(&media_type) {
             format if format == BodyFormat::Json || is_known(&[""]) => json().or_else(text),
-            format if format == BodyFormat::Text || is_known(&TEXTS) => text(),
+            format if format == BodyFormat::Text || is_known(&TEXT_MEDIA_TYPES) => text(),
             _ => None,
         };
         found.unwrap_or(AnswerContent::Bytes)
@@ -128,7 +128,7 @@ impl ApiAnswer {
     /// resource.
     fn binary_block(&self, uri: &str) -> String {
         let media_type = self.media_type();
-        let media_type = if media_type.is_empty() { OCTETS } else { &media_type };
+        let media_type = if media_type.is_empty() { OCTET_STREAM_MEDIA_TYPE } else { &media_type };
         let data = self.base64();
         let mime = string(media_type);
         match media_type.split('/').next() {
@@ -209,7 +209,8 @@ const META_HEADERS: [(&str, HeaderName); 3] = [
     ("http/retry-after", http::header::RETRY_AFTER),
 ];
 /// Media types of text that do not look like text: streams of JSON values, and scripts.
-const TEXTS: [&str; 3] = ["application/x-ndjson", "application/jsonl", "application/javascript"];
+const TEXT_MEDIA_TYPES: [&str; 3] =
+    ["application/x-ndjson", "application/jsonl", "application/javascript"];
 /// Maximum number of bytes of a server's error message in a result.
 const LONGEST_MESSAGE: usize = 4096;
 /// Maximum number of bytes of a header in `_meta`.

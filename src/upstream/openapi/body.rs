@@ -163,7 +163,7 @@ impl ApiBody {
                 let file = decode_file(argument, raw)?;
                 // `*/*` and `image/*` cannot be sent as types.
                 let media_type = if self.media_type.contains('*') {
-                    file.media_type.unwrap_or_else(|| OCTETS.to_owned())
+                    file.media_type.unwrap_or_else(|| OCTET_STREAM_MEDIA_TYPE.to_owned())
                 } else {
                     self.media_type.clone()
                 };
@@ -171,14 +171,18 @@ impl ApiBody {
             }
             _ => {
                 let is_range = self.media_type.contains('*');
-                let media_type = if is_range { TEXT } else { &self.media_type };
+                let media_type = if is_range { TEXT_MEDIA_TYPE } else { &self.media_type };
                 (media_type.to_owned(), plain_text(raw).into_owned().into())
             }
         })
     }
 
     fn json_type(&self) -> String {
-        if self.media_type.contains('*') { JSON.to_owned() } else { self.media_type.clone() }
+        if self.media_type.contains('*') {
+            JSON_MEDIA_TYPE.to_owned()
+        } else {
+            self.media_type.clone()
+        }
     }
 }
 
@@ -231,7 +235,7 @@ fn form_part(field: &BodyField, raw: &RawValue) -> Result<FormPart, ArgumentFaul
     let media_type = match &field.part {
         PartContent::File(media_type) => media_type,
         PartContent::Value(named) => {
-            let usual = raw.get().starts_with(['{', '[']).then_some(JSON);
+            let usual = raw.get().starts_with(['{', '[']).then_some(JSON_MEDIA_TYPE);
             let kind = named.as_deref().or(usual);
             let kind = kind.map_or_else(String::new, |kind| format!("\r\nContent-Type: {kind}"));
             return Ok((head + &kind, plain_text(raw).into_owned().into()));
@@ -295,7 +299,7 @@ fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFa
     let name = parameters.split(';').find_map(|one| one.strip_prefix("name="));
     let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
     let encoded: String = encoded.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let decoded = STANDARD.decode(&encoded).or_else(|_| LENIENT.decode(&encoded));
+    let decoded = STANDARD.decode(&encoded).or_else(|_| LENIENT_BASE64.decode(&encoded));
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/+-.".contains(c);
     let is_type = !media_type.is_empty() && media_type.chars().all(allowed);
     let media_type = is_type.then(|| media_type.to_owned());
@@ -303,16 +307,16 @@ fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFa
 }
 
 /// Base64 with the URL-safe alphabet, with or without padding.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain";
+const JSON_MEDIA_TYPE: &str = "application/json";
+const TEXT_MEDIA_TYPE: &str = "text/plain";
 /// Maximum size in bytes of a form.
 const MAX_FORM: usize = 16 * 1024 * 1024;
 /// Media type of bytes of unknown kind.
-pub(crate) const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTET_STREAM_MEDIA_TYPE: &str = "application/octet-stream";
 
 #[cfg(test)]
 mod tests {

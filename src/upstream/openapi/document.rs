@@ -372,7 +372,9 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
             Err(_) => continue,
         };
         for (method, operation) in item.members() {
-            let Some(method) = METHODS.iter().find(|(name, _)| *name == method) else { continue };
+            let Some(method) = PATH_METHODS.iter().find(|(name, _)| *name == method) else {
+                continue;
+            };
             if !operation.value.is_object() {
                 continue;
             }
@@ -392,7 +394,7 @@ pub(crate) fn label(place: OperationPlace<'_>) -> String {
 }
 
 /// Members of a path that are operations.
-const METHODS: [(&str, Method); 8] = [
+const PATH_METHODS: [(&str, Method); 8] = [
     ("get", Method::GET),
     ("put", Method::PUT),
     ("post", Method::POST),

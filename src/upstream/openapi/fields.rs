@@ -6,7 +6,9 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::body::{ApiBody, BodyField, BodyFormat, BodyShape, OCTETS, PartContent};
+use super::body::{
+    ApiBody, BodyField, BodyFormat, BodyShape, OCTET_STREAM_MEDIA_TYPE, PartContent,
+};
 use super::inputs::{NewArgument, ToolInputs};
 use super::operation::{DocumentReader, OperationFault};
 use super::outputs::is_object;
@@ -145,8 +147,9 @@ fn is_closed_and_empty(schema: Node<'_>) -> bool {
 /// Returns true if a reference has sibling rules, which apply as well (JSON Schema 2020-12,
 /// 8.2.3.1).
 fn has_siblings(schema: Node<'_>) -> bool {
-    const TEXTS: [&str; 6] = ["$ref", "title", "description", "example", "examples", "deprecated"];
-    let is_text = |key: &str| TEXTS.contains(&key) || key.starts_with("x-");
+    const TEXT_KEYWORDS: [&str; 6] =
+        ["$ref", "title", "description", "example", "examples", "deprecated"];
+    let is_text = |key: &str| TEXT_KEYWORDS.contains(&key) || key.starts_with("x-");
     schema.reference().is_some() && schema.members().any(|(key, _)| !is_text(key))
 }
 
@@ -181,10 +184,10 @@ fn part_content(schema: Node<'_>, encoding: Option<Node<'_>>) -> PartContent {
         Some(binary) => {
             let declared = binary.text("contentMediaType").filter(|kind| !kind.contains('*'));
             let declared = declared.filter(is_type);
-            PartContent::File(named.or(declared).unwrap_or(OCTETS).to_owned())
+            PartContent::File(named.or(declared).unwrap_or(OCTET_STREAM_MEDIA_TYPE).to_owned())
         }
         None if named.is_some_and(holds_bytes) => {
-            PartContent::File(named.unwrap_or(OCTETS).to_owned())
+            PartContent::File(named.unwrap_or(OCTET_STREAM_MEDIA_TYPE).to_owned())
         }
         None => PartContent::Value(named.map(str::to_owned)),
     }
@@ -258,12 +261,12 @@ mod tests {
         let binary = json!({ "type": "string", "format": "binary" });
         let typed = json!({ "type": "string", "contentMediaType": "image/png" });
         for (schema, content_type, expected) in [
-            (binary.clone(), None, file(OCTETS)),
-            (json!({ "type": "array", "items": binary }), None, file(OCTETS)),
+            (binary.clone(), None, file(OCTET_STREAM_MEDIA_TYPE)),
+            (json!({ "type": "array", "items": binary }), None, file(OCTET_STREAM_MEDIA_TYPE)),
             (json!({ "anyOf": [typed, { "type": "null" }] }), None, file("image/png")),
             (binary.clone(), Some("image/png, image/jpeg"), file("image/png")),
-            (binary.clone(), Some("image/*"), file(OCTETS)),
-            (binary.clone(), Some("image/png\r\nX-Evil: 1"), file(OCTETS)),
+            (binary.clone(), Some("image/*"), file(OCTET_STREAM_MEDIA_TYPE)),
+            (binary.clone(), Some("image/png\r\nX-Evil: 1"), file(OCTET_STREAM_MEDIA_TYPE)),
             (json!({}), Some("application/pdf"), file("application/pdf")),
             (json!({ "type": "string" }), None, value(None)),
             (json!({ "type": "string" }), Some("text/csv"), value(Some("text/csv"))),

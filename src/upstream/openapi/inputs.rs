@@ -85,7 +85,7 @@ fn or_empty_text(mut schema: Value) -> Value {
 
 /// Returns true if an empty string certainly fits a schema.
 fn allows_text(schema: &Value) -> bool {
-    const RULES: [&str; 11] = [
+    const RULE_KEYWORDS: [&str; 11] = [
         "$ref",
         "enum",
         "const",
@@ -104,7 +104,7 @@ fn allows_text(schema: &Value) -> bool {
         Some(name) => name == "string",
         None => true,
     };
-    is_text && !RULES.iter().any(|rule| members.contains_key(*rule))
+    is_text && !RULE_KEYWORDS.iter().any(|rule| members.contains_key(*rule))
 }
 
 /// Returns a name with only the characters that all model providers allow.

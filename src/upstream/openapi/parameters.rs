@@ -359,7 +359,7 @@ fn join(
 
 /// Percent-encodes everything except unreserved characters (RFC 3986, 2.3).
 pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, RESERVED).to_string()
+    utf8_percent_encode(text, RESERVED_CHARACTERS).to_string()
 }
 
 /// Like [`encode`], but keeps the reserved characters that do not end a value in a query.
@@ -367,9 +367,10 @@ pub(crate) fn encode_some(text: &str) -> String {
     utf8_percent_encode(text, ENDS_VALUE).to_string()
 }
 
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED_CHARACTERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// `&`, `;`, `#` and `+` stay encoded: they would end the value, or become a space.
-const ENDS_VALUE: &AsciiSet = &RESERVED
+const ENDS_VALUE: &AsciiSet = &RESERVED_CHARACTERS
     .remove(b':')
     .remove(b'/')
     .remove(b'?')

@@ -137,7 +137,7 @@ struct RequestDraft {
 
 impl RequestDraft {
     fn new() -> Self {
-        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED_TYPES))]);
         let [query, cookies] = [(); 2].map(|()| EncodedPairs::within(MAX_PAIRS));
         Self { headers, query, cookies }
     }
@@ -181,6 +181,6 @@ pub(crate) fn climbs(path: &str) -> bool {
 }
 
 /// The gateway can forward any type, but prefers JSON.
-const ACCEPTED: &str = "application/json, */*;q=0.5";
+const ACCEPTED_TYPES: &str = "application/json, */*;q=0.5";
 /// Maximum length in bytes of a query, and of the cookies. Servers accept no longer ones.
 const MAX_PAIRS: usize = 64 * 1024;

@@ -16,7 +16,7 @@ use crate::config::ServerSecrets;
 use crate::jsonrpc::string;
 
 use super::answer::{AnswerContent, ApiAnswer};
-use super::body::OCTETS;
+use super::body::OCTET_STREAM_MEDIA_TYPE;
 use super::operation::{ApiOperation, OperationFault, PathPiece};
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
 
@@ -144,7 +144,7 @@ impl ApiAnswer {
             return Err((self.status, self.error_text(secrets)));
         }
         let media_type = self.media_type();
-        let media_type = if media_type.is_empty() { OCTETS } else { &media_type };
+        let media_type = if media_type.is_empty() { OCTET_STREAM_MEDIA_TYPE } else { &media_type };
         let content = match self.content() {
             AnswerContent::Json(json) => format!("\"text\":{}", string(json.get())),
             AnswerContent::Text(text) => format!("\"text\":{}", string(&text)),

@@ -169,7 +169,7 @@ fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<A
 
 /// Returns true if only the gateway may set a header: it belongs to the connection or to the body.
 pub(crate) fn is_connection_header(name: &str) -> bool {
-    const OWN: [&str; 14] = [
+    const OWN_HEADERS: [&str; 14] = [
         "accept",
         "content-type",
         "host",
@@ -185,7 +185,7 @@ pub(crate) fn is_connection_header(name: &str) -> bool {
         "proxy-connection",
         "accept-encoding",
     ];
-    OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+    OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 fn is_scheme(scheme: Node<'_>, name: &str) -> bool {

@@ -199,7 +199,7 @@ impl Life<'_> {
         let (server, spec) =
             (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
         let guardian = instance.shared().context().guardian.clone();
-        let _turn = STARTING.acquire().await;
+        let _turn = PROGRAM_STARTS.acquire().await;
         // The gateway's shutdown waits for a program that is being started. Nothing else would end
         // the program before the guardian knows it.
         let alive = instance.shared().context().alive.token();
@@ -225,4 +225,4 @@ fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
 
 /// Maximum number of programs that are started at once. Each start occupies a thread, and the
 /// programs compete for the processors once they run.
-static STARTING: Semaphore = Semaphore::const_new(2);
+static PROGRAM_STARTS: Semaphore = Semaphore::const_new(2);

@@ -15,7 +15,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance};
 use crate::upstream::supervisor::shared::ServerShared;
-use crate::upstream::supervisor::state::{InstanceView, SHOWN};
+use crate::upstream::supervisor::state::{InstanceView, MAX_SHOWN_INSTANCES};
 
 /// The instances besides the main one.
 #[derive(Default)]
@@ -109,7 +109,7 @@ impl Pool {
         drop(open);
         let count = all.len();
         all.sort_by_key(|instance| instance.demand().created());
-        (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
+        (all.iter().take(MAX_SHOWN_INSTANCES).map(|instance| instance.view()).collect(), count)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenInstances> {

@@ -102,7 +102,7 @@ impl RestartPolicy {
         if self.has_given_up {
             return RestartDecision::GiveUp;
         }
-        if !self.was_ready && now.saturating_duration_since(first_failure) < EARLY {
+        if !self.was_ready && now.saturating_duration_since(first_failure) < EARLY_TIME {
             return RestartDecision::After(
                 self.early_backoff.jittered_wait_after(Duration::ZERO, dice),
             );
@@ -117,7 +117,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 /// Time for which a server that has never been ready is tried more often, and the maximum delay in
 /// that time.
-const EARLY: Duration = Duration::from_mins(1);
+const EARLY_TIME: Duration = Duration::from_mins(1);
 const LAST_EARLY_DELAY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl SoleClient {
     /// Waits until the client is known, or takes too long.
     async fn met(&self) {
         let mut known = self.0.subscribe();
-        let _ = timeout(PATIENCE, known.wait_for(Option::is_some)).await;
+        let _ = timeout(SOLE_CLIENT_TIMEOUT, known.wait_for(Option::is_some)).await;
     }
 }
 
@@ -96,7 +96,7 @@ impl ServerShared {
 }
 
 /// Time that the first start of a server waits for the client.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SOLE_CLIENT_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {

@@ -123,4 +123,4 @@ pub(crate) struct InstanceHistory {
 }
 
 /// Maximum number of instances in a summary.
-pub(super) const SHOWN: usize = 100;
+pub(super) const MAX_SHOWN_INSTANCES: usize = 100;

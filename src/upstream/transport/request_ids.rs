@@ -34,7 +34,7 @@ impl RequestIds {
     /// A Feistel network, which permutes the 32-bit numbers; its round function is the keyed
     /// SipHash of the standard library.
     fn encrypt(&self, [mut left, mut right]: [u16; 2]) -> u32 {
-        for round in 0..ROUNDS {
+        for round in 0..PERMUTATION_ROUNDS {
             let [.., a, b] = self.key.hash_one(join_halves(round, right)).to_be_bytes();
             (left, right) = (right, left ^ u16::from_be_bytes([a, b]));
         }
@@ -49,7 +49,7 @@ fn join_halves(left: u16, right: u16) -> u32 {
 /// Three rounds of a pseudorandom function make a pseudorandom permutation (Luby and Rackoff). A
 /// fourth round would protect against attackers who can have ids of their choice decrypted, which
 /// the gateway never does.
-const ROUNDS: u16 = 3;
+const PERMUTATION_ROUNDS: u16 = 3;
 
 #[cfg(test)]
 mod tests {

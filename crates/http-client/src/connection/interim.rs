@@ -23,7 +23,7 @@ pub(super) struct GuardedStream {
     count: Arc<AwaitedBytes>,
 }
 
-/// Number of bytes since the request, [`NOT_AWAITED`] or [`UNSENT`].
+/// Number of bytes since the request, [`NOT_AWAITED`] or [`UNSENT_REQUEST`].
 #[derive(Debug)]
 pub(super) struct AwaitedBytes(AtomicUsize);
 
@@ -47,7 +47,7 @@ impl AwaitedBytes {
 
     /// Starts to count for a further request, which is sent only if nothing has arrived.
     pub(super) fn begin_again(&self) {
-        self.0.store(UNSENT, Relaxed);
+        self.0.store(UNSENT_REQUEST, Relaxed);
     }
 
     /// Ends the count when the head of the response has arrived.
@@ -73,7 +73,7 @@ impl Read for GuardedStream {
         if before == NOT_AWAITED {
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
-        if before == UNSENT {
+        if before == UNSENT_REQUEST {
             self.count.0.store(0, Relaxed);
             if has_unread_data(&self.inner) {
                 return Poll::Ready(Err(io::Error::other(UnaskedDataError)));
@@ -84,8 +84,8 @@ impl Read for GuardedStream {
             return Poll::Ready(Err(io::Error::other(InterimSizeError { limit: MOST_AHEAD })));
         }
         // Read through a separate buffer, because hyper's does not report the number of bytes read.
-        let mut space = [MaybeUninit::uninit(); PIECE];
-        let room = buffer.remaining().min(PIECE);
+        let mut space = [MaybeUninit::uninit(); MAX_HEAD_READ_BYTES];
+        let room = buffer.remaining().min(MAX_HEAD_READ_BYTES);
         let mut piece = ReadBuf::uninit(space.get_mut(..room).unwrap_or_default());
         ready!(Pin::new(&mut self.inner).poll_read(cx, piece.unfilled()))?;
         buffer.put_slice(piece.filled());
@@ -139,8 +139,8 @@ impl Write for GuardedStream {
 /// No request is in flight.
 const NOT_AWAITED: usize = usize::MAX;
 /// A request waits to be written on a connection that has served another.
-const UNSENT: usize = usize::MAX - 1;
+const UNSENT_REQUEST: usize = usize::MAX - 1;
 /// Maximum number of bytes before the end of a response's head: twice the limit of the head itself.
 const MOST_AHEAD: usize = 2 * HEAD_LIMIT;
 /// Maximum number of bytes per read until the head is complete.
-const PIECE: usize = 8 * 1024;
+const MAX_HEAD_READ_BYTES: usize = 8 * 1024;

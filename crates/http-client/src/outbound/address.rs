@@ -31,7 +31,7 @@ fn special_v4(address: Ipv4Addr) -> Option<SpecialRange> {
 
 fn special_v6(address: Ipv6Addr) -> Option<SpecialRange> {
     let found = SPECIAL_V6.iter().find(|(range, _)| range.contains(&address));
-    let unassigned = (!GLOBAL_UNICAST.contains(&address)).then_some(&UNASSIGNED);
+    let unassigned = (!GLOBAL_UNICAST.contains(&address)).then_some(&UNASSIGNED_RANGE);
     let (range, kind) = found.or(unassigned)?;
     Some(SpecialRange { range: (*range).into(), kind })
 }
@@ -40,54 +40,54 @@ fn special_v6(address: Ipv6Addr) -> Option<SpecialRange> {
 /// 2.1; RFC 3056, 2).
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., a, b, c, d] = address.octets();
-    if address.to_ipv4_mapped().is_some() || TRANSLATED.contains(&address) {
+    if address.to_ipv4_mapped().is_some() || TRANSLATED_RANGE.contains(&address) {
         return Some(Ipv4Addr::new(a, b, c, d));
     }
     let [_, _, a, b, c, d, ..] = address.octets();
     SIX_TO_FOUR.contains(&address).then(|| Ipv4Addr::new(a, b, c, d))
 }
 
-const PRIVATE: &str = "private";
-const LOOPBACK: &str = "loopback";
+const PRIVATE_KIND: &str = "private";
+const LOOPBACK_KIND: &str = "loopback";
 const LINK_LOCAL: &str = "link-local";
-const MULTICAST: &str = "multicast";
-const DOCUMENTATION: &str = "documentation";
-const RESERVED: &str = "reserved";
+const MULTICAST_KIND: &str = "multicast";
+const DOCUMENTATION_KIND: &str = "documentation";
+const RESERVED_KIND: &str = "reserved";
 
 const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4([0, 0, 0, 0], 8), "unspecified"),
-    (v4([10, 0, 0, 0], 8), PRIVATE),
+    (v4([10, 0, 0, 0], 8), PRIVATE_KIND),
     (v4([100, 64, 0, 0], 10), "carrier"),
-    (v4([127, 0, 0, 0], 8), LOOPBACK),
+    (v4([127, 0, 0, 0], 8), LOOPBACK_KIND),
     (v4([169, 254, 0, 0], 16), LINK_LOCAL),
-    (v4([172, 16, 0, 0], 12), PRIVATE),
-    (v4([192, 0, 0, 0], 24), RESERVED),
-    (v4([192, 0, 2, 0], 24), DOCUMENTATION),
-    (v4([192, 88, 99, 0], 24), RESERVED),
-    (v4([192, 168, 0, 0], 16), PRIVATE),
+    (v4([172, 16, 0, 0], 12), PRIVATE_KIND),
+    (v4([192, 0, 0, 0], 24), RESERVED_KIND),
+    (v4([192, 0, 2, 0], 24), DOCUMENTATION_KIND),
+    (v4([192, 88, 99, 0], 24), RESERVED_KIND),
+    (v4([192, 168, 0, 0], 16), PRIVATE_KIND),
     (v4([198, 18, 0, 0], 15), "benchmarking"),
-    (v4([198, 51, 100, 0], 24), DOCUMENTATION),
-    (v4([203, 0, 113, 0], 24), DOCUMENTATION),
-    (v4([224, 0, 0, 0], 4), MULTICAST),
-    (v4([240, 0, 0, 0], 4), RESERVED),
-    (v4([255, 255, 255, 255], 32), RESERVED),
+    (v4([198, 51, 100, 0], 24), DOCUMENTATION_KIND),
+    (v4([203, 0, 113, 0], 24), DOCUMENTATION_KIND),
+    (v4([224, 0, 0, 0], 4), MULTICAST_KIND),
+    (v4([240, 0, 0, 0], 4), RESERVED_KIND),
+    (v4([255, 255, 255, 255], 32), RESERVED_KIND),
 ];
 
 const SPECIAL_V6: [(Ipv6Net, &str); 7] = [
-    (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), LOOPBACK),
-    (v6([0xfc00, 0], 7), PRIVATE),
+    (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), LOOPBACK_KIND),
+    (v6([0xfc00, 0], 7), PRIVATE_KIND),
     (v6([0xfe80, 0], 10), LINK_LOCAL),
-    (v6([0xff00, 0], 8), MULTICAST),
-    (v6([0x2001, 0], 23), RESERVED),
-    (v6([0x2001, 0xdb8], 32), DOCUMENTATION),
-    (v6([0x3fff, 0], 20), DOCUMENTATION),
+    (v6([0xff00, 0], 8), MULTICAST_KIND),
+    (v6([0x2001, 0], 23), RESERVED_KIND),
+    (v6([0x2001, 0xdb8], 32), DOCUMENTATION_KIND),
+    (v6([0x3fff, 0], 20), DOCUMENTATION_KIND),
 ];
 
 /// Range that contains all public IPv6 addresses.
 const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0], 3);
 /// Range of all addresses that are in no other range.
-const UNASSIGNED: (Ipv6Net, &str) = (v6([0, 0], 0), RESERVED);
-const TRANSLATED: Ipv6Net = v6([0x64, 0xff9b], 96);
+const UNASSIGNED_RANGE: (Ipv6Net, &str) = (v6([0, 0], 0), RESERVED_KIND);
+const TRANSLATED_RANGE: Ipv6Net = v6([0x64, 0xff9b], 96);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
 
 const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
@@ -108,32 +108,32 @@ mod tests {
         for (address, kind) in [
             ("8.8.8.8", None),
             ("0.0.0.0", Some("unspecified")),
-            ("10.255.255.255", Some(PRIVATE)),
+            ("10.255.255.255", Some(PRIVATE_KIND)),
             ("100.64.0.1", Some("carrier")),
-            ("127.9.9.9", Some(LOOPBACK)),
+            ("127.9.9.9", Some(LOOPBACK_KIND)),
             ("169.254.169.254", Some(LINK_LOCAL)),
-            ("172.31.0.1", Some(PRIVATE)),
+            ("172.31.0.1", Some(PRIVATE_KIND)),
             ("172.32.0.1", None),
-            ("192.168.1.1", Some(PRIVATE)),
-            ("224.0.0.1", Some(MULTICAST)),
-            ("255.255.255.255", Some(RESERVED)),
+            ("192.168.1.1", Some(PRIVATE_KIND)),
+            ("224.0.0.1", Some(MULTICAST_KIND)),
+            ("255.255.255.255", Some(RESERVED_KIND)),
             ("2606:4700::1111", None),
-            ("::", Some(RESERVED)),
-            ("::1", Some(LOOPBACK)),
-            ("::127.0.0.1", Some(RESERVED)),
-            ("::ffff:127.0.0.1", Some(LOOPBACK)),
-            ("::ffff:10.0.0.1", Some(PRIVATE)),
+            ("::", Some(RESERVED_KIND)),
+            ("::1", Some(LOOPBACK_KIND)),
+            ("::127.0.0.1", Some(RESERVED_KIND)),
+            ("::ffff:127.0.0.1", Some(LOOPBACK_KIND)),
+            ("::ffff:10.0.0.1", Some(PRIVATE_KIND)),
             ("::ffff:8.8.8.8", None),
             ("64:ff9b::a9fe:a9fe", Some(LINK_LOCAL)),
             ("64:ff9b::808:808", None),
-            ("64:ff9b:1::1", Some(RESERVED)),
-            ("2002:a00:1::", Some(PRIVATE)),
-            ("2001::1", Some(RESERVED)),
-            ("2001:db8::1", Some(DOCUMENTATION)),
-            ("fd00::1", Some(PRIVATE)),
+            ("64:ff9b:1::1", Some(RESERVED_KIND)),
+            ("2002:a00:1::", Some(PRIVATE_KIND)),
+            ("2001::1", Some(RESERVED_KIND)),
+            ("2001:db8::1", Some(DOCUMENTATION_KIND)),
+            ("fd00::1", Some(PRIVATE_KIND)),
             ("fe80::1", Some(LINK_LOCAL)),
-            ("fec0::1", Some(RESERVED)),
-            ("ff02::1", Some(MULTICAST)),
+            ("fec0::1", Some(RESERVED_KIND)),
+            ("ff02::1", Some(MULTICAST_KIND)),
         ] {
             let found = find_special_range(address.parse().unwrap());
             assert_eq!(found.map(|range| range.kind), kind, "{address}");

@@ -183,7 +183,7 @@ fn end(mut groups: HashSet<Group>) {
     for group in &groups {
         group.signal(Signal::TERM);
     }
-    let deadline = clock::real_now() + PATIENCE;
+    let deadline = clock::real_now() + TERM_GRACE;
     while clock::real_now() < deadline {
         groups.retain(|group| !group.is_gone());
         if groups.is_empty() {
@@ -216,7 +216,7 @@ fn ignore_signals() -> io::Result<impl Sized> {
 }
 
 /// Time between `SIGTERM` and `SIGKILL`.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TERM_GRACE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,7 @@ impl StderrLog {
     /// Waits briefly until all output of an ended child is logged.
     pub(super) async fn finish(&mut self) {
         if let Some(task) = &mut self.task {
-            let _in_time = timeout(DRAIN, task).await;
+            let _in_time = timeout(LAST_LINES_TIMEOUT, task).await;
             self.task = None;
         }
     }
@@ -66,7 +66,7 @@ impl StderrLines {
         tokio::select! {
             () = self.copy(&mut lines) => {}
             _ = child_gone => {
-                let _in_time = timeout(DRAIN, self.copy(&mut lines)).await;
+                let _in_time = timeout(LAST_LINES_TIMEOUT, self.copy(&mut lines)).await;
             }
         }
         self.say_suppressed();
@@ -75,7 +75,7 @@ impl StderrLines {
     /// Cancel safe, because the reader is.
     async fn copy(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) {
         loop {
-            let Ok(line) = timeout(QUIET, lines.next()).await else {
+            let Ok(line) = timeout(QUIET_TIME, lines.next()).await else {
                 self.say_suppressed();
                 continue;
             };
@@ -113,7 +113,7 @@ impl StderrLines {
     }
 }
 
-/// A token bucket of [`BURST`] lines, refilled at [`PER_SECOND`].
+/// A token bucket of [`LINE_BURST`] lines, refilled at [`PER_SECOND`].
 struct LineRate {
     tokens: f64,
     at: Instant,
@@ -122,12 +122,12 @@ struct LineRate {
 
 impl LineRate {
     fn new(now: Instant) -> Self {
-        Self { tokens: BURST, at: now, suppressed: 0 }
+        Self { tokens: LINE_BURST, at: now, suppressed: 0 }
     }
 
     fn allows(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.tokens = (self.tokens + passed * PER_SECOND).min(BURST);
+        self.tokens = (self.tokens + passed * PER_SECOND).min(LINE_BURST);
         self.at = now;
         // While lines are being dropped, wait for a second's worth instead of
         // alternating between single lines and notices of dropped ones.
@@ -146,14 +146,14 @@ impl LineRate {
 const MAX_LINE: usize = 4096;
 /// Enough for a stack trace, and few enough that one server's output does not bury that of the
 /// others.
-const BURST: f64 = 50.0;
+const LINE_BURST: f64 = 50.0;
 const PER_SECOND: f64 = 10.0;
 /// Maximum number of lines kept as last words.
 const LAST_LINES: usize = 5;
 /// Time limit for the last lines of an ended child to arrive.
-const DRAIN: Duration = Duration::from_millis(250);
+const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time without output after which the number of suppressed lines is logged.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -105,7 +105,10 @@ fn address_space(limits: &ScriptLimits) -> Result<u64, ConfinementError> {
     let messages = [limits.code, limits.printed, limits.returned, limits.arguments, limits.result];
     let messages = messages.into_iter().fold(0, usize::saturating_add).saturating_mul(2);
     let heap = limits.memory.saturating_add(limits.memory / 2);
-    let further = heap.saturating_add(messages).saturating_add(limits.stack).saturating_add(SLACK);
+    let further = heap
+        .saturating_add(messages)
+        .saturating_add(limits.stack)
+        .saturating_add(INTERPRETER_MEMORY);
     let further = u64::try_from(further).unwrap_or(u64::MAX);
     Ok(size.saturating_mul(1024).saturating_add(further))
 }
@@ -115,4 +118,4 @@ fn address_space(limits: &ScriptLimits) -> Result<u64, ConfinementError> {
 const LOWEST_PRIORITY: i32 = 19;
 /// Memory for the interpreter and its host.
 #[cfg(target_os = "linux")]
-const SLACK: usize = 16 << 20;
+const INTERPRETER_MEMORY: usize = 16 << 20;

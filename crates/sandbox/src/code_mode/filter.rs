@@ -23,8 +23,8 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Restricts this single-threaded process to the system calls for computing and for the messages to
 /// its parent.
 pub(super) fn allow_computing_only() -> Result<(), ConfinementError> {
-    let probing = || PROBING.iter().map(|call| (*call, Vec::new()));
-    let mut allowed: Rules = PLAIN.iter().map(|call| (*call, Vec::new())).collect();
+    let probing = || PROBING_CALLS.iter().map(|call| (*call, Vec::new()));
+    let mut allowed: Rules = PLAIN_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     allowed.extend(probing());
     allowed.extend([
         (libc::SYS_read, vec![argument(0, SeccompCmpOp::Eq, 0)?]),
@@ -36,7 +36,7 @@ pub(super) fn allow_computing_only() -> Result<(), ConfinementError> {
         (libc::SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, std::process::id().into())?]),
     ]);
     // This filter goes first, because the second one forbids to install another.
-    install(probing().collect(), SeccompAction::Allow, SeccompAction::Errno(EPERM))?;
+    install(probing().collect(), SeccompAction::Allow, SeccompAction::Errno(EPERM_ERRNO))?;
     install(allowed, SeccompAction::KillProcess, SeccompAction::Allow)
 }
 
@@ -59,14 +59,14 @@ fn output_rules() -> Result<Vec<SeccompRule>, ConfinementError> {
 fn private_memory() -> Result<SeccompRule, ConfinementError> {
     let anonymous = u64::from(libc::MAP_ANONYMOUS.unsigned_abs());
     let (protection, flags) = (
-        condition(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)?,
+        condition(2, SeccompCmpOp::MaskedEq(EXECUTABLE_MAPPING), 0)?,
         condition(3, SeccompCmpOp::MaskedEq(anonymous), anonymous)?,
     );
     SeccompRule::new(vec![protection, flags]).map_err(unfiltered)
 }
 
 fn not_executable() -> Result<SeccompRule, ConfinementError> {
-    argument(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)
+    argument(2, SeccompCmpOp::MaskedEq(EXECUTABLE_MAPPING), 0)
 }
 
 fn argument(
@@ -89,11 +89,11 @@ fn unfiltered(cause: impl std::error::Error + Send + Sync + 'static) -> Confinem
     ConfinementError::Filter(Box::new(cause))
 }
 
-const EXECUTABLE: u64 = libc::PROT_EXEC.unsigned_abs() as u64;
-const EPERM: u32 = libc::EPERM.unsigned_abs();
+const EXECUTABLE_MAPPING: u64 = libc::PROT_EXEC.unsigned_abs() as u64;
+const EPERM_ERRNO: u32 = libc::EPERM.unsigned_abs();
 
 /// Memory, time, random numbers, locks, and the end of the process.
-const PLAIN: [c_long; 16] = [
+const PLAIN_CALLS: [c_long; 16] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_exit,
@@ -114,7 +114,7 @@ const PLAIN: [c_long; 16] = [
 
 /// Calls by which the C library and the allocator look for optional files.
 #[cfg(target_arch = "x86_64")]
-const PROBING: [c_long; 7] = [
+const PROBING_CALLS: [c_long; 7] = [
     libc::SYS_access,
     libc::SYS_newfstatat,
     libc::SYS_open,
@@ -124,7 +124,7 @@ const PROBING: [c_long; 7] = [
     libc::SYS_statx,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const PROBING: [c_long; 5] = [
+const PROBING_CALLS: [c_long; 5] = [
     libc::SYS_faccessat,
     libc::SYS_newfstatat,
     libc::SYS_openat,

@@ -75,12 +75,12 @@ pub(super) fn write_line(message: &impl Serialize) -> Result<Bytes, serde_json::
 pub(super) fn longest_from_worker(limits: &ScriptLimits) -> usize {
     // A character takes up to six bytes in a JSON string.
     let piece = MAX_PIECE * 6;
-    limits.arguments.max(limits.returned).max(piece).saturating_add(ENVELOPE)
+    limits.arguments.max(limits.returned).max(piece).saturating_add(ENVELOPE_BYTES)
 }
 
 /// Returns the length of the longest line that the parent sends after the script.
 pub(super) fn longest_answer(limits: &ScriptLimits) -> u64 {
-    let longest = limits.result.max(MAX_PIECE * 6).saturating_add(ENVELOPE);
+    let longest = limits.result.max(MAX_PIECE * 6).saturating_add(ENVELOPE_BYTES);
     u64::try_from(longest).unwrap_or(u64::MAX)
 }
 
@@ -89,4 +89,4 @@ pub(super) const MAX_PIECE: usize = 4096;
 /// Maximum bytes of the line of a script: names and code, escaped.
 pub(super) const MAX_SCRIPT_LINE: u64 = 64 << 20;
 /// Bytes of a message besides its content.
-const ENVELOPE: usize = 4096;
+const ENVELOPE_BYTES: usize = 4096;

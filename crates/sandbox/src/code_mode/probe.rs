@@ -44,7 +44,7 @@ impl FromStr for Probe {
     type Err = UnknownProbeError;
 
     fn from_str(name: &str) -> Result<Self, UnknownProbeError> {
-        let found = NAMES.iter().find(|(known, _)| *known == name);
+        let found = PROBE_NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, probe)| *probe).ok_or_else(|| UnknownProbeError { name: name.to_owned() })
     }
 }
@@ -58,7 +58,8 @@ pub(super) struct ReadyProbe {
 impl Probe {
     /// Opens the resources of the probe. Called before the process is confined.
     pub(super) fn prepare(self) -> ReadyProbe {
-        let descriptor = (self == Self::ReadDescriptor).then(|| File::open(FILE).ok()).flatten();
+        let descriptor =
+            (self == Self::ReadDescriptor).then(|| File::open(READABLE_FILE).ok()).flatten();
         ReadyProbe { probe: self, descriptor }
     }
 }
@@ -69,7 +70,7 @@ impl ReadyProbe {
     pub(super) fn attempt(self) -> io::Result<()> {
         match self.probe {
             Probe::Nothing => Ok(()),
-            Probe::ReadFile => fs::read(FILE).map(drop),
+            Probe::ReadFile => fs::read(READABLE_FILE).map(drop),
             Probe::ListFolder => fs::read_dir("/").map(drop),
             Probe::WriteFile => fs::write("/tmp/trunkline-probe", "x"),
             Probe::ReadDescriptor => {
@@ -88,7 +89,7 @@ impl ReadyProbe {
             }
             Probe::UseMemory => {
                 let mut memory = Vec::<u8>::new();
-                memory.try_reserve_exact(MUCH).map_err(io::Error::other)
+                memory.try_reserve_exact(EXCESSIVE_MEMORY).map_err(io::Error::other)
             }
             Probe::UseCpu => loop {
                 std::hint::spin_loop();
@@ -97,7 +98,7 @@ impl ReadyProbe {
     }
 }
 
-const NAMES: [(&str, Probe); 11] = [
+const PROBE_NAMES: [(&str, Probe); 11] = [
     ("nothing", Probe::Nothing),
     ("read-file", Probe::ReadFile),
     ("list-folder", Probe::ListFolder),
@@ -111,6 +112,6 @@ const NAMES: [(&str, Probe); 11] = [
     ("use-cpu", Probe::UseCpu),
 ];
 /// A world-readable file.
-const FILE: &str = "/etc/passwd";
+const READABLE_FILE: &str = "/etc/passwd";
 /// More than the limits of any script, and less than the allocator may have reserved.
-const MUCH: usize = 8 << 30;
+const EXCESSIVE_MEMORY: usize = 8 << 30;

@@ -127,11 +127,11 @@ impl RunningScript {
         }
         let deadline = clock::now() + limits.wall_time;
         let mut child = RunningChild::spawn(&limits, guardian)?;
-        let Ok(ready) = timeout(START, child.next()).await else {
-            return Err(ScriptError::Late { limit: START });
+        let Ok(ready) = timeout(CONFINEMENT_TIMEOUT, child.next()).await else {
+            return Err(ScriptError::Late { limit: CONFINEMENT_TIMEOUT });
         };
         let Step::Message(WorkerMessage::Ready) = ready else {
-            let _ended = timeout(END, child.process.exited()).await;
+            let _ended = timeout(EXIT_TIMEOUT, child.process.exited()).await;
             return Err(ScriptError::Refused { last_words: child.process.last_words().join("; ") });
         };
         child.outgoing.extend(write_line(&script));
@@ -271,7 +271,7 @@ impl RunningScript {
         // Read now: later the id may belong to another process.
         self.final_cpu_time = self.cpu_time();
         let Some(child) = &mut self.child else { return ScriptFault::Died };
-        let Ok(status) = timeout(END, child.process.exited()).await else {
+        let Ok(status) = timeout(EXIT_TIMEOUT, child.process.exited()).await else {
             return ScriptFault::Died;
         };
         let words = child.process.last_words();
@@ -331,7 +331,7 @@ fn read_value(value: &Bytes, limit: usize) -> Result<Box<serde_json::value::RawV
 impl RunningChild {
     fn spawn(limits: &ScriptLimits, guardian: &Guardian) -> Result<Self, ScriptError> {
         let unusable = |cause: String| ScriptError::Refused { last_words: cause };
-        let label = ServerName::new(LABEL).map_err(|error| unusable(error.to_string()))?;
+        let label = ServerName::new(CHILD_LABEL).map_err(|error| unusable(error.to_string()))?;
         let json = serde_json::to_string(limits).map_err(|error| unusable(error.to_string()))?;
         let args = ["run-code", "--limits", &json];
         let (process, stdin, stdout) = Child::spawn_own(&label, &args, guardian)?;
@@ -383,8 +383,8 @@ async fn write_first(stdin: &mut ChildStdin, lines: &mut VecDeque<Bytes>) -> std
 }
 
 /// Name of the children in the log.
-const LABEL: &str = "run-code";
+const CHILD_LABEL: &str = "run-code";
 /// Time limit for the child's confinement.
-const START: Duration = Duration::from_secs(20);
+const CONFINEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for the child's exit, once it has closed its output.
-const END: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);

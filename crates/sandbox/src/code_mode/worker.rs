@@ -63,8 +63,8 @@ fn refuse(error: &(dyn std::error::Error + 'static)) -> ExitCode {
     {
         eprintln!("run-code: {}", error_chain(error));
     }
-    ExitCode::from(REFUSED)
+    ExitCode::from(REFUSED_EXIT_CODE)
 }
 
 /// Exit code of a child that did not run its script.
-const REFUSED: u8 = 126;
+const REFUSED_EXIT_CODE: u8 = 126;

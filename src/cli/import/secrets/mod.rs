@@ -56,9 +56,9 @@ pub(crate) fn hide_secrets(name: &str, value: &Json, references: &ReferenceConte
         Json::String(text) => {
             let mut split = split(text);
             mark_named(name, &mut split);
-            if split.has_secret() { HIDDEN.into() } else { value.clone() }
+            if split.has_secret() { HIDDEN_SECRET.into() } else { value.clone() }
         }
-        Json::Number(_) if names_secret(name) => HIDDEN.into(),
+        Json::Number(_) if names_secret(name) => HIDDEN_SECRET.into(),
         Json::Array(items) => {
             let text_of = |item: &Json| match item {
                 Json::String(text) => split(text),
@@ -68,7 +68,11 @@ pub(crate) fn hide_secrets(name: &str, value: &Json, references: &ReferenceConte
             let mut texts: Vec<_> = items.iter().map(text_of).collect();
             mark_arguments(&mut texts);
             let shown = items.iter().zip(&texts).map(|(item, text)| {
-                if text.has_secret() { HIDDEN.into() } else { hide_secrets(name, item, references) }
+                if text.has_secret() {
+                    HIDDEN_SECRET.into()
+                } else {
+                    hide_secrets(name, item, references)
+                }
             });
             shown.collect()
         }
@@ -159,7 +163,7 @@ fn hide_plain_pieces(text: &mut ImportedText) {
 /// Hides a secret value; the blanks and the scheme before it remain.
 fn hide_value(value: &str) -> Vec<ImportedPiece> {
     let trimmed = value.trim_start();
-    let scheme = SCHEMES.iter().find(|scheme| trimmed.starts_with(**scheme));
+    let scheme = READABLE_SCHEMES.iter().find(|scheme| trimmed.starts_with(**scheme));
     let start = value.len() - trimmed.len() + scheme.map_or(0, |scheme| scheme.len());
     let (before, secret) = value.split_at(start);
     let blanks = secret.len() - secret.trim_start().len();
@@ -187,11 +191,11 @@ fn replace_pieces(text: &mut ImportedText, replace: impl Fn(&str) -> Vec<Importe
 }
 
 /// Schemes of an `Authorization` header that stay readable.
-const SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
+const READABLE_SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
 /// A name that marks its value as a secret.
 pub(crate) const ANY_SECRET: &str = "SECRET";
 /// Text in place of a secret.
-const HIDDEN: &str = "***";
+const HIDDEN_SECRET: &str = "***";
 
 #[cfg(test)]
 mod tests {

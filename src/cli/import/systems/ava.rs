@@ -30,7 +30,7 @@ pub(crate) fn read_ava(
         Ok(server)
     });
     if !file.servers.is_empty() {
-        file.notes.push(NAMES.to_owned());
+        file.notes.push(TOOL_NAMES_HINT.to_owned());
     }
     mcp.skip(&["servers"]);
     file.notes.extend(mcp.finish());
@@ -39,7 +39,7 @@ pub(crate) fn read_ava(
 }
 
 /// Names of the tools that the file does not list.
-const NAMES: &str = "AVA calls every tool mcp_SERVER_TOOL: for those that it does not list set \
+const TOOL_NAMES_HINT: &str = "AVA calls every tool mcp_SERVER_TOOL: for those that it does not list set \
     `name_format = \"mcp_{server}_{tool}\"` and `name_case = \"snake\"` in [gateway]";
 
 fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFault> {

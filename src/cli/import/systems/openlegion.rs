@@ -34,13 +34,13 @@ pub(crate) fn read_openlegion(
         });
     }
     if !file.servers.is_empty() {
-        file.notes.push(NAMES.to_owned());
+        file.notes.push(TOOL_NAMES_HINT.to_owned());
     }
     Ok(file)
 }
 
 /// Hint for the names of the tools in OpenLegion.
-const NAMES: &str = "OpenLegion shows the first tool of a name as it is, and calls another one \
+const TOOL_NAMES_HINT: &str = "OpenLegion shows the first tool of a name as it is, and calls another one \
     mcp_SERVER_TOOL: for the same names set `naming = \"first\"`, `name_format = \
     \"mcp_{server}_{tool}\"` and, with the names of its own skills, `reserved_names` in [gateway]";
 

@@ -64,10 +64,10 @@ fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
     let mut reader = outbox.read(ReplayStart::Unsent);
     assert_eq!(texts(&mut reader), [event("0-4", &"x".repeat(500))]);
     assert_eq!(outbox.log().bytes, 0, "too large to be kept once it was sent");
-    for _ in 0..2 * MOST {
+    for _ in 0..2 * MAX_OUTBOX_MESSAGES {
         outbox.push(b"", Merge::Never);
     }
-    assert!(outbox.log().kept.len() <= MOST);
+    assert!(outbox.log().kept.len() <= MAX_OUTBOX_MESSAGES);
 }
 
 #[test]

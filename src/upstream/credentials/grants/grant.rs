@@ -20,7 +20,7 @@ use crate::upstream::credentials::metadata::registration::OauthClient;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
 use crate::upstream::credentials::proofs::assertion::AssertionKey;
 use crate::upstream::credentials::proofs::dpop::{
-    DPOP, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token,
+    DPOP_HEADER, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token,
 };
 use crate::upstream::credentials::proofs::form_post::{FormAnswer, FormPost};
 use crate::upstream::credentials::proofs::token::{
@@ -123,7 +123,7 @@ impl TokenSource {
                 url: &shown_url(url),
                 used: None,
             };
-            headers.insert(DPOP, key.prove(&proven, now)?);
+            headers.insert(DPOP_HEADER, key.prove(&proven, now)?);
         }
         let post = FormPost { url, headers, form, client: &self.client };
         Ok(post.send(&self.outbound).await?)

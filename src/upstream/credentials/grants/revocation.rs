@@ -11,7 +11,7 @@ use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::grant::{OauthGrant, TokenSource};
 use crate::upstream::credentials::proofs::form_post::FormPost;
 use crate::upstream::credentials::proofs::token::{
-    ClientProof, FORM, TokenEndpointError, read_refusal,
+    ClientProof, FORM_MEDIA_TYPE, TokenEndpointError, read_refusal,
 };
 
 impl OauthGrant {
@@ -33,7 +33,7 @@ impl OauthGrant {
             // The grant has ended with its refresh token, and the access token expires soon. Many
             // authorization servers cannot revoke tokens that servers verify by themselves.
             Err(LoginFault::Token(TokenEndpointError::Refused { error }))
-                if error.code == UNSUPPORTED && self.refresh.is_some() =>
+                if error.code == UNSUPPORTED_TOKEN_TYPE && self.refresh.is_some() =>
             {
                 Ok(true)
             }
@@ -59,7 +59,8 @@ impl TokenSource {
     ) -> Result<(HeaderMap, String), TokenEndpointError> {
         let mut form = Serializer::new(String::new());
         form.append_pair("token", token).append_pair("token_type_hint", hint);
-        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
+        let mut headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, FORM_MEDIA_TYPE), (ACCEPT, MediaType::JSON)]);
         let proof =
             ClientProof { client: &self.client, key: self.key.as_ref(), issuer: &self.issuer };
         proof.add_to(&mut headers, &mut form, clock::unix_now())?;
@@ -73,4 +74,4 @@ fn read_revocation(status: StatusCode, body: &[u8]) -> Result<(), TokenEndpointE
 }
 
 /// Error code for tokens that cannot be revoked (RFC 7009, 2.2.1).
-const UNSUPPORTED: &str = "unsupported_token_type";
+const UNSUPPORTED_TOKEN_TYPE: &str = "unsupported_token_type";

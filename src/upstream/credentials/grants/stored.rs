@@ -177,12 +177,12 @@ impl GrantKey {
             GrantOwner::Client(Principal::User(name)) => ["user", name],
         };
         let GrantPlace { server, url } = &*self.place;
-        RowName::new([GRANT, server.as_str(), url.as_str(), kind, owner])
+        RowName::new([GRANT_ROW, server.as_str(), url.as_str(), kind, owner])
     }
 
     /// Returns the key of a row, or `None` for a row of another kind.
     pub(crate) fn of_row(name: &RowName) -> Option<Self> {
-        let [GRANT, server, url, kind, owner] = name.parts()[..] else { return None };
+        let [GRANT_ROW, server, url, kind, owner] = name.parts()[..] else { return None };
         let owner = match kind {
             "gateway" => GrantOwner::Gateway,
             "client" => GrantOwner::Client(Principal::Client(owner.into())),
@@ -197,19 +197,19 @@ impl GrantKey {
 impl ClientPlace {
     /// Returns the name of its row.
     pub(crate) fn row_name(&self) -> RowName {
-        RowName::new([CLIENT, self.server.as_str(), &self.issuer, self.redirect.as_str()])
+        RowName::new([CLIENT_ROW, self.server.as_str(), &self.issuer, self.redirect.as_str()])
     }
 
     /// Returns the place of a row, or `None` for a row of another kind.
     pub(crate) fn of_row(name: &RowName) -> Option<Self> {
-        let [CLIENT, server, issuer, redirect] = name.parts()[..] else { return None };
+        let [CLIENT_ROW, server, issuer, redirect] = name.parts()[..] else { return None };
         let server = ServerName::new(server).ok()?;
         Some(Self { server, issuer: issuer.to_owned(), redirect: redirect.parse().ok()? })
     }
 }
 
 /// The kinds of rows.
-const GRANT: &str = "grant";
-const CLIENT: &str = "client";
+const GRANT_ROW: &str = "grant";
+const CLIENT_ROW: &str = "client";
 /// Maximum time until a renewal that is accepted: ten years.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 3650);

@@ -4,7 +4,7 @@
 use url::Url;
 
 use crate::upstream::credentials::metadata::documents::IssAdvertised;
-use crate::upstream::credentials::metadata::parameters::RESOURCE;
+use crate::upstream::credentials::metadata::parameters::RESOURCE_PARAMETER;
 use crate::upstream::credentials::metadata::provider_error::ProviderError;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
 
@@ -38,7 +38,7 @@ impl AuthorizationRequest<'_> {
             .append_pair("code_challenge_method", "S256")
             .append_pair("state", self.state);
         if let Some(resource) = self.resource {
-            query.append_pair(RESOURCE, resource);
+            query.append_pair(RESOURCE_PARAMETER, resource);
         }
         if !scope.is_empty() {
             query.append_pair("scope", &scope);

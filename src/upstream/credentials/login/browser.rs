@@ -71,7 +71,7 @@ impl BrowserBook {
     ) -> Result<NewBrowser, RandomnessError> {
         let (cookie, form_key) = (draw_text()?, draw_text()?);
         let (id, now) = (BrowserId::of(&cookie), clock::now());
-        let lasts = if owner.is_some() { SIGNED_IN } else { UNKNOWN };
+        let lasts = if owner.is_some() { SIGNED_IN } else { UNKNOWN_BROWSER_TIME };
         let browser = KnownBrowser { id, owner, form_key, notice: None };
         let entry = visit.link_owner.entry_at(visit.address, OWNER_SHARE);
         let lifetime = EntryLifetime { now, until: now + lasts };
@@ -119,7 +119,7 @@ impl KnownBrowser {
 /// Time for which a browser manages connections.
 const SIGNED_IN: Duration = Duration::from_hours(1);
 /// Time for which a browser is known before its user has agreed to anything.
-const UNKNOWN: Duration = Duration::from_mins(10);
+const UNKNOWN_BROWSER_TIME: Duration = Duration::from_mins(10);
 /// Maximum number of browsers that are known at once.
 const BROWSER_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
 /// Maximum number of browsers that the links of one owner have led to the gateway.

@@ -40,7 +40,7 @@ pub(crate) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
 
 /// Returns the challenge in one header value, which may contain several.
 fn parse_challenge(text: &str) -> Option<BearerChallenge> {
-    let mut rest = text.get(..text.len().min(LONGEST))?;
+    let mut rest = text.get(..text.len().min(MAX_CHALLENGE_BYTES))?;
     let mut found: Option<BearerChallenge> = None;
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
@@ -109,7 +109,7 @@ fn read_value(text: &str) -> Option<(String, &str)> {
 }
 
 /// Maximum number of bytes of a header value that are read.
-const LONGEST: usize = 8 << 10;
+const MAX_CHALLENGE_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {

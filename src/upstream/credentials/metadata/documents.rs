@@ -143,9 +143,9 @@ struct IssuerDocument {
 /// first, then at the root.
 pub(crate) fn resource_metadata_places(server: &Url) -> Vec<Url> {
     let path = server.path().trim_end_matches('/');
-    let mut places = vec![at_path(server, &format!("{RESOURCE}{path}"))];
+    let mut places = vec![at_path(server, &format!("{RESOURCE_METADATA_PATH}{path}"))];
     if !path.is_empty() {
-        places.push(at_path(server, RESOURCE));
+        places.push(at_path(server, RESOURCE_METADATA_PATH));
     }
     places
 }
@@ -331,7 +331,7 @@ fn parse_endpoint(text: &str) -> Option<Url> {
 }
 
 /// RFC 9728, 3.
-const RESOURCE: &str = "/.well-known/oauth-protected-resource";
+const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Maximum number of authorization servers of a resource that are considered.
 const MOST_ISSUERS: usize = 20;
 /// Maximum number of bytes of a name in a reason.

@@ -59,7 +59,7 @@ impl OauthParameters {
                 return Err(ParameterFault::Spelling { name, expected: folded });
             }
             let is_taken = |(known, _): &(String, String)| fold_name(known).as_ref() == Ok(&folded);
-            if name != RESOURCE && pairs.iter().any(is_taken) {
+            if name != RESOURCE_PARAMETER && pairs.iter().any(is_taken) {
                 return Err(ParameterFault::Duplicate { name });
             }
             if pairs.len() >= MAX_PARAMETERS {
@@ -141,7 +141,7 @@ fn fold_name(name: &str) -> Result<String, ParameterFault> {
 }
 
 /// The parameter of RFC 8707.
-pub(crate) const RESOURCE: &str = "resource";
+pub(crate) const RESOURCE_PARAMETER: &str = "resource";
 /// Parameters of a login that affect its result: RFC 6749, 7521, 7636, 8707, 9101 and 9449.
 const LOGIN_PARAMETERS: [&str; 21] = [
     "response_type",
@@ -164,7 +164,7 @@ const LOGIN_PARAMETERS: [&str; 21] = [
     "request",
     "request_uri",
     "dpop_jkt",
-    RESOURCE,
+    RESOURCE_PARAMETER,
 ];
 const MAX_PARAMETERS: usize = 100;
 const MAX_NAME_LENGTH: usize = 256;

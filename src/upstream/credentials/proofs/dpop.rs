@@ -26,7 +26,7 @@ use crate::upstream::credentials::proofs::pkce::{RandomnessError, draw_text};
 use crate::upstream::credentials::proofs::token::TokenUse;
 
 /// The header of a proof (RFC 9449, 4.1).
-pub(crate) const DPOP: HeaderName = HeaderName::from_static("dpop");
+pub(crate) const DPOP_HEADER: HeaderName = HeaderName::from_static("dpop");
 /// The header of a nonce (RFC 9449, 8 and 9).
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 

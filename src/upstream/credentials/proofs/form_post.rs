@@ -16,7 +16,7 @@ use crate::http_client::outbound::{
 };
 
 use crate::upstream::credentials::metadata::registration::OauthClient;
-use crate::upstream::credentials::proofs::dpop::DPOP;
+use crate::upstream::credentials::proofs::dpop::DPOP_HEADER;
 use crate::upstream::credentials::proofs::token::TokenEndpointError;
 
 /// A form for an authorization server.
@@ -75,9 +75,11 @@ impl FormAnswer {
 impl SentForm {
     fn secrets(&self) -> ServerSecrets {
         let form = form_urlencoded::parse(&self.form);
-        let form = form.filter(|(name, _)| !PUBLIC.contains(&&**name)).map(|(_, value)| value);
+        let form = form
+            .filter(|(name, _)| !PUBLIC_FORM_MEMBERS.contains(&&**name))
+            .map(|(_, value)| value);
         let form: Vec<_> = form.collect();
-        let headers = [AUTHORIZATION, DPOP];
+        let headers = [AUTHORIZATION, DPOP_HEADER];
         let headers = headers.iter().filter_map(|name| self.headers.get(name)?.to_str().ok());
         let client_secret = self.client_secret.as_ref().map(Secret::expose);
         ServerSecrets::new(form.iter().map(|value| &**value).chain(headers).chain(client_secret))
@@ -101,7 +103,7 @@ fn hide_secrets(body: &[u8], secrets: &ServerSecrets) -> String {
 }
 
 /// Members of forms that are not secret.
-const PUBLIC: [&str; 12] = [
+const PUBLIC_FORM_MEMBERS: [&str; 12] = [
     "grant_type",
     "resource",
     "scope",
@@ -128,7 +130,7 @@ mod tests {
             .append_pair("grant_type", "refresh_token")
             .append_pair("refresh_token", secrets[0])
             .finish();
-        let headers = HeaderMap::from_iter([(DPOP, secrets[2].parse().unwrap())]);
+        let headers = HeaderMap::from_iter([(DPOP_HEADER, secrets[2].parse().unwrap())]);
         let long = |secret: &str| format!("{}{secret}", "x".repeat(190));
         for secret in secrets {
             for (status, body) in [

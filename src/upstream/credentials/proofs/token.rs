@@ -16,7 +16,7 @@ use crate::mcp::MediaType;
 use crate::text::clip;
 
 use crate::upstream::credentials::metadata::members::{optional_words, seconds};
-use crate::upstream::credentials::metadata::parameters::RESOURCE;
+use crate::upstream::credentials::metadata::parameters::RESOURCE_PARAMETER;
 use crate::upstream::credentials::metadata::provider_error::{ProviderError, shown_code};
 use crate::upstream::credentials::metadata::registration::{ClientAuth, OauthClient};
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
@@ -160,7 +160,7 @@ impl TokenRequest<'_> {
             }
         }
         if let Some(resource) = self.resource {
-            form.append_pair(RESOURCE, resource);
+            form.append_pair(RESOURCE_PARAMETER, resource);
         }
         // A code has the scopes of its authorization request, and a refresh token its own.
         let asks = !matches!(self.grant, TokenGrant::Code { .. } | TokenGrant::Refresh { .. });
@@ -168,7 +168,7 @@ impl TokenRequest<'_> {
             form.append_pair("scope", &self.scopes.to_string());
         }
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, FORM);
+        headers.insert(CONTENT_TYPE, FORM_MEDIA_TYPE);
         headers.insert(ACCEPT, MediaType::JSON);
         let proof = ClientProof { client: self.client, key: self.key, issuer: self.issuer };
         proof.add_to(&mut headers, &mut form, now)?;
@@ -334,7 +334,8 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-pub(crate) const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(crate) const FORM_MEDIA_TYPE: HeaderValue =
+    HeaderValue::from_static("application/x-www-form-urlencoded");
 /// Characters that a form leaves unencoded. Spaces are encoded like any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');

@@ -40,12 +40,12 @@ impl StoreFolder {
     /// write to the folder.
     pub(super) fn open(path: &Path, config: &Path) -> Result<Self, FolderError> {
         let folder = OwnFolder::open(path)?;
-        Ok(Self { folder, ending: format!(".{}{LISTS}", place_of(config)?) })
+        Ok(Self { folder, ending: format!(".{}{LISTS_ENDING}", place_of(config)?) })
     }
 
     /// Returns the random key of this folder. The first gateway that uses the folder creates it.
     pub(super) fn key(&self) -> Result<[u8; 32], FolderError> {
-        let path = self.folder.path().join(KEY);
+        let path = self.folder.path().join(KEY_FILE);
         match read_key(&path) {
             Ok(Some(key)) => return Ok(key),
             // The key is damaged, so all files sealed with it are lost.
@@ -54,7 +54,7 @@ impl StoreFolder {
             Err(error) => return Err(FolderError::Key(error)),
         }
         // If several gateways start together, one creates the key and all use it.
-        match self.folder.create(KEY, &random_bytes::<32>()?) {
+        match self.folder.create(KEY_FILE, &random_bytes::<32>()?) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
         }
@@ -85,7 +85,7 @@ impl StoreFolder {
             let is_ours = |ending: &str| name.as_bytes().ends_with(ending.as_bytes());
             let written = entry.metadata().and_then(|metadata| metadata.modified());
             let is_old = written.is_ok_and(|at| now.duration_since(at).is_ok_and(|ago| ago > age));
-            if is_old && (is_ours(LISTS) || is_ours(DRAFT_SUFFIX)) {
+            if is_old && (is_ours(LISTS_ENDING) || is_ours(DRAFT_SUFFIX)) {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -113,8 +113,8 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>, FileError> {
 pub(super) const MAX_FILE: usize = 16 << 20;
 /// Maximum number of files that are checked for their age.
 const MOST_FILES: usize = 10_000;
-const LISTS: &str = ".lists";
-const KEY: &str = "key";
+const LISTS_ENDING: &str = ".lists";
+const KEY_FILE: &str = "key";
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +184,7 @@ mod tests {
         let key = open().key().unwrap();
         assert_eq!(open().key().unwrap(), key);
         for damaged in [&b"short"[..], &[0; 33]] {
-            fs::write(outer.path().join(KEY), damaged).unwrap();
+            fs::write(outer.path().join(KEY_FILE), damaged).unwrap();
             let next = open().key().unwrap();
             assert!(next != key && next == open().key().unwrap());
         }

@@ -28,7 +28,7 @@ use crate::text::error_chain;
 use folder::{FolderError, MAX_FILE, StoreFolder};
 use record::KeptRecord;
 pub(crate) use record::KnownServer;
-use seal::{OVERHEAD, StoreKeys};
+use seal::{FILE_OVERHEAD_BYTES, StoreKeys};
 
 /// The stored lists of all servers.
 #[derive(Debug)]
@@ -197,14 +197,15 @@ impl ListStore {
         let size = known.size();
         let record = (size <= MAX_FILE).then(|| known.to_record()).flatten();
         let record = record.and_then(|record| serde_json::to_vec(&record).ok());
-        let Some(record) = record.filter(|record| record.len() <= MAX_FILE - OVERHEAD) else {
+        let Some(record) = record.filter(|record| record.len() <= MAX_FILE - FILE_OVERHEAD_BYTES)
+        else {
             tracing::info!(server = %name, size, "its lists are too large to be kept");
             return self.folder.remove(name);
         };
         let digest = sha256(&record);
         let before = self.written.lock().get(name).copied();
         let is_same = |file: WrittenFile| {
-            file.digest == digest && now.saturating_sub(file.at) < REWRITTEN.as_secs()
+            file.digest == digest && now.saturating_sub(file.at) < REWRITE_AGE.as_secs()
         };
         if before.is_some_and(is_same) {
             return;
@@ -227,7 +228,7 @@ const OPEN_TIME: Duration = Duration::from_secs(2);
 /// Maximum age of stored lists.
 const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 /// Age at which a file is written again even if nothing has changed.
-const REWRITTEN: Duration = Duration::from_hours(24);
+const REWRITE_AGE: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 pub(crate) mod tests;

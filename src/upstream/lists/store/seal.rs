@@ -42,7 +42,7 @@ impl StoreKeys {
 
     /// Returns the record in a server's file, if it was sealed for this configuration.
     pub(super) fn open(&self, config: &ServerConfig, file: &[u8]) -> Result<Vec<u8>, StoreFault> {
-        let rest = file.strip_prefix(MAGIC).ok_or(StoreFault::Format)?;
+        let rest = file.strip_prefix(LISTS_MAGIC).ok_or(StoreFault::Format)?;
         let (found, sealed) = rest.split_first_chunk().ok_or(StoreFault::Damaged)?;
         let is_meant = |key: &&StoreKey| fingerprint(&key.digest, config) == *found;
         let key = self.0.iter().find(is_meant).ok_or(StoreFault::Configuration)?;
@@ -57,16 +57,16 @@ impl std::fmt::Debug for StoreKeys {
 }
 
 fn head(fingerprint: &Fingerprint) -> Vec<u8> {
-    [MAGIC, fingerprint].concat()
+    [LISTS_MAGIC, fingerprint].concat()
 }
 
 /// Beginning of every file. The number is that of the format.
-const MAGIC: &[u8] = b"trunkline lists 1\n";
+const LISTS_MAGIC: &[u8] = b"trunkline lists 1\n";
 /// Number of bytes before the sealed part.
 #[cfg(test)]
-pub(super) const HEAD: usize = MAGIC.len() + 32;
+pub(super) const HEAD_BYTES: usize = LISTS_MAGIC.len() + 32;
 /// Maximum number of bytes of a file besides the record.
-pub(super) const OVERHEAD: usize = 1024;
+pub(super) const FILE_OVERHEAD_BYTES: usize = 1024;
 const SEAL_PURPOSE: &[u8] = b"trunkline kept lists key\n";
 const DIGEST_PURPOSE: &[u8] = b"trunkline kept lists configuration\n";
 
@@ -82,7 +82,7 @@ mod tests {
         let keys = StoreKeys::new([&b"a state key"[..]]).unwrap();
         let StoreKey { sealer, digest } = &keys.0[0];
         let file = HEXLOWER.decode(FILE.as_bytes()).unwrap();
-        let (head, sealed) = file.split_at(HEAD);
+        let (head, sealed) = file.split_at(HEAD_BYTES);
         assert_eq!(sealer.open(head, sealed).unwrap(), b"lists of a server");
         assert_eq!(HEXLOWER.encode(hmac::sign(digest, b"configuration").as_ref()), DIGEST);
     }

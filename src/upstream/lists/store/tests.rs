@@ -197,7 +197,7 @@ async fn the_lists_of_one_server_cannot_be_passed_off_as_those_of_another() {
     let store = folder.open(&config).await;
     let [mut own, foreign] =
         [&config, &other].map(|config| store.keys.seal(config, b"record".to_vec()).unwrap());
-    let head = seal::HEAD;
+    let head = seal::HEAD_BYTES;
     assert!(store.keys.open(&config, &own).is_ok() && store.keys.open(&other, &foreign).is_ok());
     own.truncate(head);
     own.extend(&foreign[head..]);
@@ -243,7 +243,7 @@ async fn a_file_is_written_only_if_something_has_changed() {
     let store = folder.open(&config).await;
     store.keep(&config, known("two")).await;
     assert_eq!(fs::read(folder.file().unwrap()).unwrap(), before, "nor by the next run");
-    let later = clock::unix_now().as_secs() + REWRITTEN.as_secs();
+    let later = clock::unix_now().as_secs() + REWRITE_AGE.as_secs();
     store.write(&config, &known("two"), later);
     assert_ne!(fs::read(folder.file().unwrap()).unwrap(), before, "but once a day");
 }

@@ -17,7 +17,9 @@ use crate::upstream::notifications::subscriptions::{Continuity, SubscriptionRefu
 use crate::upstream::notifications::{Inbox, Topic};
 use crate::upstream::peer::modern_params_of;
 
-use super::{ChangeStream, ListenTransport, PATIENCE, ReopenPace, StreamPurpose, StreamRefused};
+use super::{
+    ChangeStream, ListenTransport, ReopenPace, STREAM_OPEN_TIMEOUT, StreamPurpose, StreamRefused,
+};
 
 /// Listens until the task is dropped, or the server refuses.
 pub(super) async fn listen<L: ListenTransport>(
@@ -51,8 +53,8 @@ async fn open(
     line: &impl ListenTransport,
     params: Bytes,
 ) -> Result<(ChangeStream, Bytes), StreamRefused> {
-    let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
-    let opening = timeout(PATIENCE, line.open(params, StreamPurpose::Unknown));
+    let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: STREAM_OPEN_TIMEOUT });
+    let opening = timeout(STREAM_OPEN_TIMEOUT, line.open(params, StreamPurpose::Unknown));
     let mut stream = opening.await.unwrap_or(Err(too_late))?;
     let acknowledged = stream.acknowledged().await?;
     match acknowledged.as_ref().and_then(agreed) {

@@ -32,8 +32,9 @@ pub(crate) fn plain_keyword(key: &str, node: Node<'_>, depth: usize) -> Option<V
 }
 
 fn allowed_type(value: &Value) -> Option<Value> {
-    const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
-    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    const SCHEMA_TYPES: [&str; 7] =
+        ["null", "boolean", "object", "array", "number", "string", "integer"];
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| SCHEMA_TYPES.contains(&name));
     match value {
         Value::Array(all) => {
             let mut kept: Vec<_> = all.iter().filter(|value| is_type(value)).cloned().collect();

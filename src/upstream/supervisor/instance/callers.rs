@@ -20,10 +20,10 @@ impl Callers {
         if sessions.contains(session) {
             return;
         }
-        if sessions.len() >= MOST {
+        if sessions.len() >= MAX_CALLER_SESSIONS {
             sessions.retain(|session| hub.is_listening(session));
         }
-        if sessions.len() < MOST {
+        if sessions.len() < MAX_CALLER_SESSIONS {
             sessions.insert(Arc::clone(session));
         }
     }
@@ -35,4 +35,4 @@ impl Callers {
 }
 
 /// Maximum number of sessions that are recorded for one instance.
-const MOST: usize = 1024;
+const MAX_CALLER_SESSIONS: usize = 1024;

@@ -124,7 +124,10 @@ impl Instance {
 
 /// Returns the declaration of all capabilities by which servers are known to choose their lists.
 fn declare_all(version: ProtocolVersion) -> ClientDeclaration {
-    ClientDeclaration::new(version, &Abilities::of(ALL.as_bytes(), ProtocolVersion::LATEST_LEGACY))
+    ClientDeclaration::new(
+        version,
+        &Abilities::of(ALL_CAPABILITIES.as_bytes(), ProtocolVersion::LATEST_LEGACY),
+    )
 }
 
 /// Returns true if the comparison declares all of these capabilities.
@@ -132,19 +135,21 @@ fn is_among_all(told: &ClientDeclaration) -> bool {
     let Ok(Value::Object(told)) = serde_json::from_slice(&told.capabilities) else { return false };
     told.iter().all(|(key, value)| match (key.as_str(), value) {
         ("elicitation" | "roots" | "sampling", _) => true,
-        ("extensions", Value::Object(extensions)) => extensions.keys().all(|name| name == APPS),
+        ("extensions", Value::Object(extensions)) => {
+            extensions.keys().all(|name| name == APPS_EXTENSION)
+        }
         _ => false,
     })
 }
 
 /// Capabilities by which servers are known to choose their lists.
-const ALL: &str = r#"{
+const ALL_CAPABILITIES: &str = r#"{
     "elicitation": { "form": {}, "url": {} },
     "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html;profile=mcp-app"] } },
     "roots": {},
     "sampling": { "context": {}, "tools": {} }
 }"#;
-const APPS: &str = "io.modelcontextprotocol/ui";
+const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 #[cfg(test)]
 mod tests {

@@ -27,7 +27,7 @@ impl ServerShared {
                 () = self.stopped() => return,
             }
             // Several lists arrive together.
-            let _ = timeout(PAUSE, self.stopped()).await;
+            let _ = timeout(STORE_DELAY, self.stopped()).await;
             // A server that was replaced leaves the file to its replacement.
             if self.is_released() {
                 return;
@@ -60,4 +60,4 @@ impl ServerShared {
 }
 
 /// Time that a change waits for further ones.
-const PAUSE: Duration = Duration::from_millis(200);
+const STORE_DELAY: Duration = Duration::from_millis(200);

@@ -185,7 +185,7 @@ impl Instance {
         // Only one list of a server is built at a time, so the lists of other servers wait for at
         // most one of them.
         let own_turn = Arc::clone(&self.shared().lists().building).lock_owned().await;
-        let turn = BUILDING.acquire().await.ok();
+        let turn = LIST_BUILDS.acquire().await.ok();
         // Compiling thousands of schemas takes long. It runs on a blocking thread and is completed
         // even if all its callers stop waiting.
         let scans = self.shared().context().scans_definitions();
@@ -212,10 +212,10 @@ impl Instance {
             .repairs()
             .map(|one| warning(one.kind, clip(one.native, LONGEST_LABEL), &one.repairs));
         let left_out = missing.into_iter().chain(refused).map(|text| (LEFT_OUT, text));
-        let repaired = repaired.map(|text| (REPAIRED, text));
-        let flaws = flaws.into_iter().map(|text| (ENDED, text));
+        let repaired = repaired.map(|text| (REPAIRED_WARNING, text));
+        let flaws = flaws.into_iter().map(|text| (ENDED_WARNING, text));
         let assumed = connection.peer().assumed.get().map(|assumed| assumed.remark.clone());
-        let assumed = assumed.into_iter().map(|text| (UNDECLARED, text));
+        let assumed = assumed.into_iter().map(|text| (UNDECLARED_WARNING, text));
         let all = assumed.chain(flaws).chain(left_out).chain(repaired);
         self.note_warnings(all, connection.remarks());
         Ok((list, listed))
@@ -258,7 +258,7 @@ impl Instance {
         let before = std::mem::replace(&mut self.life().history().warnings, shown);
         for (cause, warning) in warnings.iter().filter(|(_, warning)| !before.contains(warning)) {
             // Each instance of a server reads the same definitions.
-            if *cause != REPAIRED || self.shared().lists().is_first_repair(warning) {
+            if *cause != REPAIRED_WARNING || self.shared().lists().is_first_repair(warning) {
                 tracing::warn!(server = %self.name(), "{cause}: {warning}");
             }
         }
@@ -306,12 +306,12 @@ fn warning(kind: Kind, name: &str, text: &dyn fmt::Display) -> String {
 }
 
 /// Maximum number of lists that are built at once. Each build uses megabytes on its thread.
-static BUILDING: Semaphore = Semaphore::const_new(2);
+static LIST_BUILDS: Semaphore = Semaphore::const_new(2);
 /// Beginnings of warnings about elements, in the log.
 const LEFT_OUT: &str = "left out of the list";
-const REPAIRED: &str = "repaired in the list";
-const ENDED: &str = "read in part";
-const UNDECLARED: &str = "lists without a capability";
+const REPAIRED_WARNING: &str = "repaired in the list";
+const ENDED_WARNING: &str = "read in part";
+const UNDECLARED_WARNING: &str = "lists without a capability";
 const LEFT_OUT_OR_REPAIRED: &str = "left out of the list, or repaired";
 /// Maximum number of warnings that are kept for a list, and maximum length of each in bytes.
 const MOST_WARNINGS: usize = 20;

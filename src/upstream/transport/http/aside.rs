@@ -26,7 +26,7 @@ impl HttpShared {
         // Boxed to keep the usual call small: most calls set no level.
         let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
         // A call must not fail because its log lines are missing.
-        match tokio::time::timeout(ASIDE, setting).await {
+        match tokio::time::timeout(ASIDE_TIMEOUT, setting).await {
             Ok(Ok(Answer::Result(_))) => {}
             Ok(Ok(Answer::Error(error))) => {
                 let code = error.code();
@@ -40,20 +40,20 @@ impl HttpShared {
         }
     }
 
-    /// Sends a Legacy server the response to its request, within [`ASIDE`].
+    /// Sends a Legacy server the response to its request, within [`ASIDE_TIMEOUT`].
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let mut headers = HeaderMap::new();
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
-        match tokio::time::timeout(ASIDE, post).await {
+        match tokio::time::timeout(ASIDE_TIMEOUT, post).await {
             Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
             Ok(Ok(refused)) => Err(UpstreamError::of_status(refused.status())),
             Ok(Err(fault)) => Err(fault),
-            Err(_) => Err(UpstreamError::Timeout { after: ASIDE }),
+            Err(_) => Err(UpstreamError::Timeout { after: ASIDE_TIMEOUT }),
         }
     }
 
-    /// Sends a message outside client calls. Drops it if [`ASIDES`] messages are in flight.
+    /// Sends a message outside client calls. Drops it if [`MAX_ASIDES`] messages are in flight.
     pub(super) fn send_aside(self: &Arc<Self>, body: Bytes) {
         let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
             tracing::debug!(server = %self.server, "too many messages in flight outside calls: one is dropped");
@@ -63,7 +63,8 @@ impl HttpShared {
         tokio::spawn(async move {
             let mut headers = HeaderMap::new();
             shared.session.add_to(&mut headers);
-            let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
+            let sent =
+                tokio::time::timeout(ASIDE_TIMEOUT, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
                 tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "a message was lost");
             }
@@ -73,6 +74,6 @@ impl HttpShared {
 }
 
 /// Time limit for a message outside client calls.
-pub(super) const ASIDE: Duration = Duration::from_secs(5);
+pub(super) const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of such messages in flight.
-pub(super) const ASIDES: usize = 64;
+pub(super) const MAX_ASIDES: usize = 64;

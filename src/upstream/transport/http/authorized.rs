@@ -10,8 +10,8 @@ use crate::http_client::{
 };
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{
-    AfterRefusal, DPOP, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal, ServerAuthorizer,
-    find_challenge,
+    AfterRefusal, DPOP_HEADER, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal,
+    ServerAuthorizer, find_challenge,
 };
 
 use super::client::ServerClient;
@@ -61,7 +61,7 @@ impl RequestSigner for PossessionProver<'_> {
         let proof = grant.prove_possession(request.method, request.uri, request.body);
         if let Some(proof) = proof.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
             self.authorizer.note_sent(&proof);
-            headers.insert(DPOP, proof);
+            headers.insert(DPOP_HEADER, proof);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::upstream::UpstreamError;
 
 use super::calls::reply::HttpReply;
 use super::session::{OpenSession, is_session_error};
-use super::{ASIDE, HttpShared};
+use super::{ASIDE_TIMEOUT, HttpShared};
 
 impl HttpShared {
     /// Checks the session if a reply gives reason to doubt it, or lets the next call reopen it. The
@@ -57,7 +57,7 @@ impl HttpShared {
     /// Sends a `ping` in the session. If it is not answered, the next call opens another session.
     async fn ping_session(&self, used: &Arc<OpenSession>) {
         let id = self.number();
-        match timeout(ASIDE, self.ping(&id, used)).await {
+        match timeout(ASIDE_TIMEOUT, self.ping(&id, used)).await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => {
                 let fault = fault.chain();

@@ -40,7 +40,7 @@ use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
-use aside::{ASIDE, ASIDES};
+use aside::{ASIDE_TIMEOUT, MAX_ASIDES};
 pub(crate) use authorized::RequestCredentials;
 pub(super) use calls::large_result::read as read_small_body;
 use calls::large_result::{AnswerBounds, PartialAnswer};
@@ -141,7 +141,7 @@ impl HttpServer {
             lost: cell::Sender::new(None),
             doubts: cell::Sender::new(None),
             calls: LegacyCalls::default(),
-            asides: Arc::new(Semaphore::new(ASIDES)),
+            asides: Arc::new(Semaphore::new(MAX_ASIDES)),
             pinged: Mutex::new(None),
         });
         let listening = change_stream::start(&shared, began.elapsed()).await;
@@ -192,7 +192,7 @@ impl HttpServer {
     /// Ends the Legacy session, if there is one. Waits for the server only for a limited time.
     pub(crate) async fn close(&self) {
         let closing = self.shared.session.close(&self.shared.client);
-        let _ = tokio::time::timeout(ASIDE, closing).await;
+        let _ = tokio::time::timeout(ASIDE_TIMEOUT, closing).await;
     }
 }
 

@@ -153,8 +153,8 @@ impl LegacySession {
         open: impl Future<Output = Result<(Peer, OpenSession), UpstreamError>>,
     ) -> Result<(), UpstreamError> {
         let open = async {
-            let opened = timeout(OPENING, open).await;
-            Ok(opened.map_err(|_| UpstreamError::Timeout { after: OPENING })??.1)
+            let opened = timeout(OPENING_TIMEOUT, open).await;
+            Ok(opened.map_err(|_| UpstreamError::Timeout { after: OPENING_TIMEOUT })??.1)
         };
         self.0.reopen(lost, open).await.map(drop)
     }
@@ -244,7 +244,7 @@ const LOST_WORDS: [&str; 6] = [
     "unknown session",
 ];
 /// Time limit for opening a session in place of a lost one.
-const OPENING: Duration = Duration::from_secs(10);
+const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

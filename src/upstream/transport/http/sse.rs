@@ -63,16 +63,16 @@ pub(crate) async fn open(
     let response = client.send_empty(&Method::GET, &headers).await?;
     let mut events = events_of(response, config.max_response)?;
     let endpoint = find_endpoint(&mut events, &client).await?;
-    let (input, posted) = tokio::io::duplex(PIPE);
-    let (lines, output) = tokio::io::duplex(PIPE);
-    let (said, to_write) = mpsc::channel(WAITING);
+    let (input, posted) = tokio::io::duplex(PIPE_BYTES);
+    let (lines, output) = tokio::io::duplex(PIPE_BYTES);
+    let (said, to_write) = mpsc::channel(MAX_QUEUED_REPLIES);
     let server = config.name.clone();
     let post = SsePoster {
         client,
         endpoint,
         server: server.clone(),
         said: said.clone(),
-        most: config.in_flight + OTHERS,
+        most: config.in_flight + MAX_OTHER_POSTS,
     };
     tokio::spawn(async move {
         // The first to end stops the others.
@@ -204,7 +204,7 @@ impl SsePoster {
             // Earlier requests go first. The wait is limited, because their results may depend on
             // this message.
             let earlier = async { while requests.next().await.is_some() {} };
-            let _ = timeout(EARLIER, earlier).await;
+            let _ = timeout(EARLIER_REQUESTS_TIMEOUT, earlier).await;
             self.aside(line).await;
             // The request has been cancelled, so its POST is closed too.
             if let Some(id) = cancelled {
@@ -230,7 +230,7 @@ impl SsePoster {
     }
 
     async fn aside(&self, line: Bytes) {
-        match timeout(ASIDE, self.send(line)).await {
+        match timeout(ASIDE_TIMEOUT, self.send(line)).await {
             Ok(Ok(status)) if status.is_success() => {}
             Ok(Ok(status)) => {
                 tracing::debug!(server = %self.server, %status, "a message was refused");
@@ -249,7 +249,8 @@ impl SsePoster {
         let status = response.status();
         // A connection can be reused only if the body is read to its end, which
         // has usually arrived with the head.
-        let _ = timeout(FAREWELL, collect(response.into_body(), REFUSAL)).await;
+        let _ =
+            timeout(STREAM_END_TIMEOUT, collect(response.into_body(), MAX_ERROR_BODY_BYTES)).await;
         Ok(status)
     }
 }
@@ -297,18 +298,18 @@ struct SessionLost(bool);
 /// Maximum number of events before the one that names the URL for messages.
 const MAX_EVENTS_BEFORE_ENDPOINT: usize = 100;
 /// The capacity of a pipe, in bytes.
-const PIPE: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;
 /// Maximum number of messages that wait to be read. Few, because each may be as large as a
 /// response.
-const WAITING: usize = 2;
+const MAX_QUEUED_REPLIES: usize = 2;
 /// Time that a message other than a request waits for earlier requests, and time limit for its own
 /// POST.
-const EARLIER: Duration = Duration::from_secs(1);
-const ASIDE: Duration = Duration::from_secs(5);
+const EARLIER_REQUESTS_TIMEOUT: Duration = Duration::from_secs(1);
+const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes to read from the response to a POST, and the time limit for reading
 /// them.
-const REFUSAL: usize = 64 * 1024;
-const FAREWELL: Duration = Duration::from_millis(500);
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of POSTs besides those of the calls in flight: for the gateway's own requests,
 /// and for calls that have just ended.
-const OTHERS: usize = 64;
+const MAX_OTHER_POSTS: usize = 64;

@@ -218,7 +218,7 @@ impl DocumentLoader {
             return Ok(Some(FetchedFile { address, bytes, headers: HeaderMap::new() }));
         };
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED_TYPES));
         if let Some(known) = known {
             headers.extend(known.etag.clone().map(|etag| (IF_NONE_MATCH, etag)));
             headers.extend(known.last_modified.clone().map(|at| (IF_MODIFIED_SINCE, at)));
@@ -351,7 +351,7 @@ fn places_below(url: &Url) -> Vec<Url> {
         at.set_path(&format!("{}{place}", url.path().trim_end_matches('/')));
         at
     };
-    PLACES.into_iter().map(below).collect()
+    DOCUMENT_PATHS.into_iter().map(below).collect()
 }
 
 fn unreadable(place: &str, reason: &str) -> DocumentFault {
@@ -360,8 +360,8 @@ fn unreadable(place: &str, reason: &str) -> DocumentFault {
 }
 
 /// Paths at which servers usually have their documents, in search order.
-const PLACES: [&str; 4] = ["/openapi.json", "/", "/api/openapi.json", "/docs/openapi.json"];
-const ACCEPTED: &str = "application/json, application/yaml, */*;q=0.5";
+const DOCUMENT_PATHS: [&str; 4] = ["/openapi.json", "/", "/api/openapi.json", "/docs/openapi.json"];
+const ACCEPTED_TYPES: &str = "application/json, application/yaml, */*;q=0.5";
 /// Maximum number of files of one document.
 const MAX_FILES: usize = 64;
 /// Maximum length in bytes of a path or a reason in an error.

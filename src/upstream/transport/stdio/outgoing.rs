@@ -80,7 +80,7 @@ impl Outgoing {
         if lines.input.is_none() || lines.closing {
             return Err(InputClosed);
         }
-        if lines.left.len() >= MOST {
+        if lines.left.len() >= MAX_OUTGOING_BYTES {
             return Ok(false);
         }
         let first = lines.left.is_empty();
@@ -148,7 +148,7 @@ impl OutgoingLines {
             }
         }
         self.left.clear();
-        self.left.shrink_to(KEPT);
+        self.left.shrink_to(KEPT_QUEUE_CAPACITY);
         self.taken = 0;
         Poll::Ready(())
     }
@@ -167,9 +167,9 @@ impl OutgoingLines {
 }
 
 /// Maximum number of queued bytes, before the last line, for a child that does not read.
-const MOST: usize = 256 * 1024;
+const MAX_OUTGOING_BYTES: usize = 256 * 1024;
 /// Capacity in bytes that the empty queue retains.
-const KEPT: usize = 4 * 1024;
+const KEPT_QUEUE_CAPACITY: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +209,7 @@ mod tests {
         while outgoing.try_send(&line).unwrap() {
             sent += 1;
         }
-        assert_eq!(sent, MOST.div_ceil(line.len() + 1));
+        assert_eq!(sent, MAX_OUTGOING_BYTES.div_ceil(line.len() + 1));
         let waits = outgoing.send(&line);
         let reads = async {
             let mut left = (sent + 1) * (line.len() + 1);

@@ -91,7 +91,7 @@ impl ReaderTask {
     pub(super) fn call_here(&self) {
         let here = Handle::current();
         let mut standing = self.standing();
-        let settled = standing.since.is_none_or(|since| since.elapsed() >= SETTLED);
+        let settled = standing.since.is_none_or(|since| since.elapsed() >= MIN_MOVE_INTERVAL);
         if standing.at != Some(here.id())
             && settled
             && let Some(call) = standing.call.take()
@@ -178,4 +178,4 @@ impl<R> Drop for OutputReader<R> {
 }
 
 /// Minimum time between two moves.
-const SETTLED: Duration = Duration::from_secs(1);
+const MIN_MOVE_INTERVAL: Duration = Duration::from_secs(1);

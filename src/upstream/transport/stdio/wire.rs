@@ -154,10 +154,10 @@ impl ChildLink {
     /// Sends the response to a child's request.
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let line = questions::message(id, response);
-        match timeout(RESPOND, self.outgoing.send(&line)).await {
+        match timeout(RESPONSE_TIMEOUT, self.outgoing.send(&line)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(InputClosed)) => Err(ExitCause::InputClosed.into()),
-            Err(_) => Err(UpstreamError::Timeout { after: RESPOND }),
+            Err(_) => Err(UpstreamError::Timeout { after: RESPONSE_TIMEOUT }),
         }
     }
 
@@ -397,7 +397,7 @@ impl ChildLink {
 
     /// Returns the beginning of a line, for the log.
     pub(super) fn excerpt(&self, line: &[u8]) -> String {
-        let cut = String::from_utf8_lossy(line.get(..EXCERPT).unwrap_or(line));
+        let cut = String::from_utf8_lossy(line.get(..MAX_EXCERPT_BYTES).unwrap_or(line));
         self.secrets.hide_in_cut(&cut).escape_debug().to_string()
     }
 
@@ -467,6 +467,6 @@ fn find_id(text: &[u8]) -> Option<u64> {
 }
 
 /// Time that a response may wait for a child that does not read.
-const RESPOND: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of logged bytes of an unusable line.
-const EXCERPT: usize = 120;
+const MAX_EXCERPT_BYTES: usize = 120;

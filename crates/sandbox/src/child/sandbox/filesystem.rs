@@ -14,7 +14,7 @@ use super::policy::{SandboxError, SandboxPolicy};
 pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(FILES))
+        .handle_access(AccessFs::from_all(FILE_RIGHTS_ABI))
         .map_err(of_files)?;
     let ports = network_access(policy);
     let ruleset = if ports.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     let devices = AccessFs::MakeBlock | AccessFs::MakeChar;
     for (paths, access) in [
         (&policy.read, read),
-        (&policy.write, read | (AccessFs::from_write(FILES) & !devices)),
+        (&policy.write, read | (AccessFs::from_write(FILE_RIGHTS_ABI) & !devices)),
         (&policy.execute, read | AccessFs::Execute),
     ] {
         for path in paths {
@@ -81,7 +81,7 @@ fn allow_path(
     let is_folder = path.metadata().map_err(unusable)?.is_dir();
     let opened = PathFd::new(path).map_err(|error| unusable(std::io::Error::other(error)))?;
     // Rights to folders are not defined for files.
-    let access = if is_folder { access } else { access & AccessFs::from_file(FILES) };
+    let access = if is_folder { access } else { access & AccessFs::from_file(FILE_RIGHTS_ABI) };
     ruleset.add_rule(PathBeneath::new(opened, access)).map_err(of_files)
 }
 
@@ -99,4 +99,4 @@ fn of_scopes(cause: landlock::RulesetError) -> SandboxError {
 
 /// The file rights that are restricted, including rename and truncate, need Linux 6.2. Ports need
 /// Linux 6.7, scopes Linux 6.12.
-const FILES: ABI = ABI::V3;
+const FILE_RIGHTS_ABI: ABI = ABI::V3;

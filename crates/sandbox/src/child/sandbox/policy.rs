@@ -267,7 +267,7 @@ impl SandboxedChild {
     pub(crate) fn folders(&self) -> Vec<(&'static str, PathBuf)> {
         let temporary = self.temporary.iter().map(|it| ("TMPDIR", it.path().to_owned()));
         let homes = self.home.iter().flat_map(|home| {
-            HOMES.map(|(name, below)| {
+            HOME_VARIABLES.map(|(name, below)| {
                 (name, if below.is_empty() { home.clone() } else { home.join(below) })
             })
         });
@@ -276,7 +276,7 @@ impl SandboxedChild {
 }
 
 /// Variables of a home, which the gateway's own environment may set to folders of its own user.
-const HOMES: [(&str, &str); 5] = [
+const HOME_VARIABLES: [(&str, &str); 5] = [
     ("HOME", ""),
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),

@@ -31,7 +31,7 @@ pub(super) fn add_system(
     policy.execute.extend(without_files(existing(&PROGRAM_FOLDERS)));
     policy.read.extend(without_files(existing(&READABLE_PATHS)));
     policy.read.extend(existing(if runs_as_root(policy) { &OWN_PROCESS } else { &["/proc"] }));
-    policy.write.extend(existing(&DEVICES));
+    policy.write.extend(existing(&HARMLESS_DEVICES));
     let folders = ImpliedFolders::find(spec, environment);
     policy.execute.extend(folders.program_files);
     let is_free = |folder: &PathBuf| !gateway_files.are_in(folder);
@@ -183,6 +183,7 @@ const OWN_PROCESS: [&str; 10] = [
     "/proc/version",
 ];
 /// Devices that reveal nothing.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const HARMLESS_DEVICES: [&str; 5] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Maximum number of paths that a warning names.
 const MAX_NAMED: usize = 20;

@@ -27,9 +27,9 @@ pub(crate) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Creates a folder that only this user, or the gateway's own, can use.
     pub(super) fn create(user: Option<UserIds>) -> io::Result<Self> {
-        static SWEEP: Once = Once::new();
+        static SWEPT_ONCE: Once = Once::new();
         let parent = std::env::temp_dir();
-        SWEEP.call_once(|| remove_abandoned(&parent));
+        SWEPT_ONCE.call_once(|| remove_abandoned(&parent));
         Self::create_in(&parent, user)
     }
 

@@ -18,7 +18,7 @@ pub(super) fn find_user(user: &ChildUser) -> Result<UserIds, SandboxError> {
     match user {
         ChildUser::Ids { user, group } => Ok(UserIds { user: *user, group: *group }),
         ChildUser::Name(name) => {
-            let users = fs::read_to_string(USERS).map_err(SandboxError::Users)?;
+            let users = fs::read_to_string(USERS_FILE).map_err(SandboxError::Users)?;
             find_name(&users, name).ok_or_else(|| SandboxError::NoUser { name: name.clone() })
         }
     }
@@ -92,7 +92,7 @@ fn make_home(home: &Path, user: u32) -> io::Result<()> {
     fs::rename(&unfinished, home)
 }
 
-const USERS: &str = "/etc/passwd";
+const USERS_FILE: &str = "/etc/passwd";
 
 #[cfg(test)]
 mod tests {

@@ -223,7 +223,7 @@ fn explain_unknown(tools: &[ScriptTool], name: &str) -> String {
     let mut near: Vec<_> = tools
         .iter()
         .map(|tool| (nearness(tool, name), &tool.function))
-        .filter(|(nearness, _)| *nearness >= NEAR)
+        .filter(|(nearness, _)| *nearness >= SIMILAR_NAME_SHARE)
         .collect();
     near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let near: Vec<_> =
@@ -247,7 +247,7 @@ fn nearness(tool: &ScriptTool, name: &str) -> f64 {
     one(&tool.function).max(one(&tool.name))
 }
 
-const NEAR: f64 = 0.85;
+const SIMILAR_NAME_SHARE: f64 = 0.85;
 const MAX_NEAR: usize = 3;
 /// Maximum bytes of an unknown name in a message.
 const MAX_NAME: usize = 100;

@@ -83,7 +83,7 @@ fn run_script(
         drive(&ctx, &script.code, input, &calls, &timer)
     })?;
     // Room to describe the end, even after the heap was full.
-    runtime.set_memory_limit(limits.memory.saturating_add(GRACE));
+    runtime.set_memory_limit(limits.memory.saturating_add(HOST_MEMORY_RESERVE));
     let end = context.with(|ctx| conclude(&ctx, ending, limits, &timer, &rejections));
     // The functions of the host and the heap refer to each other. The process exits soon.
     mem::forget((context, runtime));
@@ -218,4 +218,4 @@ const BEFORE_BODY: &str = "(async () => {";
 const BEFORE_EXPRESSION: &str =
     "(async () => ((result) => typeof result === \"function\" ? result(tools) : result)((";
 /// Bytes of memory beyond the limit, for the host.
-const GRACE: usize = 4 << 20;
+const HOST_MEMORY_RESERVE: usize = 4 << 20;

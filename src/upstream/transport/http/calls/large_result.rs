@@ -137,7 +137,8 @@ impl PartialAnswer {
         let mut scanner = Scanner::new(MAX_SERVER_DEPTH);
         let first = scanner.feed(&self.head).ok()?;
         let has_enough = self.head.len() >= PASS_FROM;
-        let asks = || ASKS.iter().any(|sign| memchr::memmem::find(&self.head, sign).is_some());
+        let asks =
+            || INPUT_MEMBERS.iter().any(|sign| memchr::memmem::find(&self.head, sign).is_some());
         let beginning = self.head.get(first.clone()).and_then(first_member);
         let passes = scanner.has_result()
             && match era {
@@ -288,7 +289,7 @@ fn is_written_otherwise(seen: &[u8], id: &Id) -> bool {
 }
 
 /// Members of a result that requests input.
-const ASKS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
+const INPUT_MEMBERS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
 /// Responses below this size in bytes are read whole.
 const PASS_FROM: usize = 256 * 1024;
 

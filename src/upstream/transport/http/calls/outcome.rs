@@ -133,7 +133,7 @@ impl HttpShared {
         let mut doubts = self.doubts.subscribe();
         while doubts.wait_for(Option::is_some).await.is_ok() {
             let doubt = self.doubts.send_replace(None);
-            let peer = timeout(CHECK, discover(&self.client, self.limit)).await;
+            let peer = timeout(CHECK_TIMEOUT, discover(&self.client, self.limit)).await;
             let is_same = matches!(&peer, Ok(Ok(Some(peer))) if peer.version == self.peer.version);
             if let Some(fault) = doubt.filter(|_| !is_same) {
                 return self.lose(&fault);
@@ -172,6 +172,6 @@ impl HttpShared {
 }
 
 /// Time limit for a check of the server.
-const CHECK: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum time between two checks, because clients can cause them by their calls.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(1);

@@ -61,7 +61,9 @@ impl HttpReply {
         if status.is_client_error() || status.is_server_error() {
             decode_body(&mut response)?;
             let retry_after = response.headers().get(RETRY_AFTER).cloned();
-            let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
+            let body = collect(response.into_body(), limit.min(MAX_ERROR_BODY_BYTES))
+                .await
+                .unwrap_or_default();
             let frame = parse_from_server(&body, MAX_SERVER_DEPTH);
             let frame = frame.and_then(ServerText::into_response).ok();
             return Ok(Self::Refused { status, frame, body, retry_after });
@@ -299,7 +301,7 @@ impl MessageStream {
     pub(crate) fn finish(self) {
         let mut body = self.events.into_body();
         if !matches!(body.frame().now_or_never(), Some(None | Some(Err(_)))) {
-            tokio::spawn(timeout(FAREWELL, async move {
+            tokio::spawn(timeout(STREAM_END_TIMEOUT, async move {
                 while let Some(Ok(_)) = body.frame().await {}
             }));
         }
@@ -307,14 +309,14 @@ impl MessageStream {
 }
 
 /// Time limit for the rest of a stream after its response.
-const FAREWELL: Duration = Duration::from_millis(500);
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum size in bytes of a plain text to forward. A longer one is an HTML page.
 const MAX_PLAIN_TEXT: usize = 500;
 /// Maximum number of characters of a message to forward, and of `Retry-After`.
 const MAX_TEXT_CHARACTERS: usize = 200;
 const MAX_WAIT_CHARACTERS: usize = 40;
 /// Maximum number of bytes to read from an error body.
-const REFUSAL: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

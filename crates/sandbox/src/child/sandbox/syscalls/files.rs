@@ -2,7 +2,7 @@
 
 use libc::c_long;
 
-use super::numbers::{FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT};
+use super::numbers::{FILE_SETATTR, SYS_REMOVEXATTRAT, SYS_SETXATTRAT};
 use super::{ArgumentTest, RefusedCalls};
 use crate::child::sandbox::policy::SandboxError;
 
@@ -38,15 +38,15 @@ const OWNER_CALLS: [c_long; 11] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
-    SETXATTRAT,
+    SYS_SETXATTRAT,
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
-    REMOVEXATTRAT,
+    SYS_REMOVEXATTRAT,
     FILE_SETATTR,
 ];
 const MODE_CALLS: [c_long; 4] =
-    [libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2, libc::SYS_utimensat];
+    [libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_utimensat];
 /// Older calls, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const PATH_OWNERS: &[c_long] = &[libc::SYS_chown, libc::SYS_lchown];
@@ -58,7 +58,7 @@ const PATH_OWNERS: &[c_long] = &[];
 #[cfg(not(target_arch = "x86_64"))]
 const PATH_MODES: &[c_long] = &[];
 /// Linux 6.6.
-const FCHMODAT2: c_long = 452;
+const SYS_FCHMODAT2: c_long = 452;
 /// Requests of `ioctl` for an open file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_SETVERSION` in
 /// both, and `FS_IOC_FSSETXATTR`.
 const FLAG_REQUESTS: [i32; 5] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x4004_7602, 0x401c_5820];

@@ -126,14 +126,14 @@ const X32_REFUSED: [sock_filter; 4] = [
     sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 },
     sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: 0x4000_0000 },
     sock_filter {
-        code: RETURN,
+        code: RETURN_INSTRUCTION,
         jt: 0,
         jf: 0,
         k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned(),
     },
-    sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+    sock_filter { code: RETURN_INSTRUCTION, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
 ];
 /// Loads four bytes of a call's record. The first four are the call's number.
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
-const RETURN: u16 = 0x06;
+const RETURN_INSTRUCTION: u16 = 0x06;

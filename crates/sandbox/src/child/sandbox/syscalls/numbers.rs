@@ -64,9 +64,9 @@ const CALL_NUMBERS: [(&str, c_long); 51] = [
 ];
 
 /// Linux 6.13; these four have the same number on every architecture.
-pub(super) const SETXATTRAT: c_long = 463;
+pub(super) const SYS_SETXATTRAT: c_long = 463;
 /// Linux 6.13.
-pub(super) const REMOVEXATTRAT: c_long = 466;
+pub(super) const SYS_REMOVEXATTRAT: c_long = 466;
 /// Linux 6.15.
 const OPEN_TREE_ATTR: c_long = 467;
 /// Linux 6.17.
