@@ -36,7 +36,7 @@ struct Area {
 
 /// The areas with an order inside (docs/decisions/0066). A method that is called without a path is
 /// not seen.
-const AREAS: [Area; 2] = [
+const AREAS: [Area; 3] = [
     Area {
         name: "upstream",
         order: &[
@@ -78,6 +78,23 @@ const AREAS: [Area; 2] = [
             "stores",
             "client_view",
             "input",
+        ],
+        against: &[],
+    },
+    Area {
+        name: "policy",
+        order: &[
+            "definitions",
+            "unmatched",
+            "admission",
+            "interceptors",
+            "quotas",
+            "transforms",
+            "scopes",
+            "limits",
+            "target",
+            "authorization",
+            "shares",
         ],
         against: &[],
     },

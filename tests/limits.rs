@@ -334,7 +334,7 @@ const FIXED: [(&str, &str, &str); 11] = [
 ];
 
 const BREAKER: &str = "tests/gateway/breaker.rs";
-const BREAKER_PARTS: &str = "src/policy/breaker.rs";
+const BREAKER_PARTS: &str = "src/policy/limits/breaker.rs";
 const RATIO: &str = "a_ratio_needs_a_minimum_of_calls_within_the_window";
 const INTERCEPTORS: &str = "tests/gateway/interceptors/mod.rs";
 const LEFT_ALONE: &str = "an_interceptor_that_is_late_or_fails_often_is_left_alone";

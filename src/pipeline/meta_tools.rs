@@ -119,7 +119,7 @@ pub(super) fn explain_to_model(active: &mut ActiveCall, client: ClientView, aske
 pub(super) fn answer(client: ClientView, tool: MetaTool, call: Box<Call>) -> Reply {
     Reply::starting(async move {
         let arguments = checked_arguments(tool, &call)?;
-        let holder = Holder::identify(&call.context.principal, call.context.address);
+        let holder = Holder::of_context(&call.context);
         let vector = match tool {
             MetaTool::Find => vector_of_query(&client, &holder, &arguments).await?,
             MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => None,

@@ -8,378 +8,44 @@
 //! snapshot is compiled. `identity` authenticates the caller, and `catalog` hides the elements that
 //! the caller may not see.
 
-mod arguments;
+mod admission;
 mod authorization;
-mod confirmation;
-mod breaker;
-mod bucket_store;
 mod definitions;
-mod failed_logins;
-mod fair_table;
-mod failure_window;
-mod gate;
-mod holder_slots;
 mod interceptors;
-mod large_work;
-mod permit;
-mod quota_file;
+mod limits;
 mod quotas;
-mod rate;
-mod registry;
-mod retry_budget;
 mod scopes;
-mod server_rates;
-mod set_quotas;
-mod unmatched;
-mod used_consents;
 mod shares;
+mod target;
 mod transforms;
+mod unmatched;
 
+pub use admission::Policy;
+pub use admission::confirmation::ConfirmRules;
+pub use admission::permit::Permitted;
+pub use admission::registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use authorization::{
-    AccessDecision, Authorization, CallerRights, DeniedPattern, ElementStanding, KnownElement,
-    NamedRuleFault, RequestBasis, RequestedElement, RuleRemark, TrialCall, TrialElement,
-    TrialOutcome, TrialResult, survey_denials, survey_rules,
+    AccessDecision, AccessTarget, Authorization, CallerRights, DeniedPattern, ElementStanding,
+    KnownElement, NamedRuleFault, RequestBasis, RequestedElement, RuleRemark, TrialCall,
+    TrialElement, TrialOutcome, TrialResult, survey_denials, survey_rules,
 };
-pub use breaker::{Breaker, BreakerView};
-pub use confirmation::{ConfirmRules, Confirmation};
 pub use definitions::{
     BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
     DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
     ScreenedDefinition, pins_of, scan_of,
 };
-pub use fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
-pub use gate::{Gate, GateSettings};
 pub use interceptors::{NoticeTreatment, ReplyInterceptors};
-pub use large_work::{LargeWork, Patience};
-pub use permit::{CallTarget, Permitted};
-pub use quota_file::{QuotaFile, QuotaFileError};
+pub use limits::breaker::{Breaker, BreakerView};
+pub use limits::gate::{Gate, GateSettings};
+pub use limits::retry_budget::RetryBudget;
 pub use quotas::QuotaLedger;
-pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
-pub use retry_budget::RetryBudget;
+pub use quotas::quota_file::{QuotaFile, QuotaFileError};
 pub use scopes::ToolAddress;
+pub use shares::fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
+pub use shares::large_work::{LargeWork, Patience};
 pub use shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+pub use target::{CallTarget, Confirmation};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,
 };
 pub use unmatched::{UnmatchedPattern, survey_patterns};
-
-use std::net::IpAddr;
-use std::num::NonZeroU32;
-use std::sync::Arc;
-
-use arguments::ArgumentsSeen;
-use interceptors::Interceptors;
-
-use scopes::ScopeRules;
-
-use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
-use crate::clock;
-use crate::config::Config;
-use crate::mcp::Method;
-
-/// The compiled policy of one snapshot.
-#[derive(Debug)]
-pub struct Policy {
-    limits: PolicyLimits,
-    /// `None` if there are no rules.
-    authorization: Option<Arc<Authorization>>,
-    /// `None` if no scopes are required.
-    scopes: Option<ScopeRules>,
-    /// `None` if no call needs the user's consent.
-    confirmation: Option<Arc<ConfirmRules>>,
-}
-
-impl Policy {
-    /// Creates a policy that enforces `limits`.
-    pub fn new(limits: PolicyLimits) -> Self {
-        Self { limits, authorization: None, scopes: None, confirmation: None }
-    }
-
-    /// Returns the policy with calls that need the user's consent.
-    #[must_use]
-    pub fn with_confirmation(self, rules: Option<ConfirmRules>) -> Self {
-        Self { confirmation: rules.map(Arc::new), ..self }
-    }
-
-    /// Returns the policy with the scopes that a configuration requires.
-    #[must_use]
-    pub fn with_scopes(self, config: &Config) -> Self {
-        Self { scopes: ScopeRules::new(config), ..self }
-    }
-
-    /// Returns the policy with rules.
-    #[must_use]
-    pub fn with_authorization(self, authorization: Option<Arc<Authorization>>) -> Self {
-        Self { authorization, ..self }
-    }
-
-    /// Returns the rules; `None` if there are none.
-    pub fn authorization(&self) -> Option<&Arc<Authorization>> {
-        self.authorization.as_ref()
-    }
-
-    /// Returns the access rights of a caller; `None` if there are no rules.
-    #[inline]
-    pub fn rights_of(&self, context: &Context) -> Option<CallerRights> {
-        self.authorization.as_ref().map(|authorization| authorization.rights_of(context))
-    }
-
-    /// Admits a request of any method: the client's own rate, then the whole gateway's. The narrow
-    /// limit is first, so that a client over its limit uses up nothing that others share.
-    ///
-    /// # Errors
-    /// [`Failure::OverLimit`] names the limit and the wait.
-    pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
-        match who {
-            Principal::Client(name) => self.limits.check_client(name)?,
-            Principal::User(name) => self.limits.check_user(name)?,
-            Principal::Anonymous => self.limits.check_address(address)?,
-        }
-        self.limits.check_gateway()
-    }
-
-    /// Checks that an address may try an unknown key or token: it may not after too many failures.
-    /// Called before a signature is verified, but never for a client's key or a token that was
-    /// verified before, so that no client can lock out others that share its address.
-    ///
-    /// # Errors
-    /// [`Failure::OverLimit`] names the limit and the wait.
-    pub fn admit_attempt(&self, address: IpAddr) -> Result<(), Failure> {
-        self.limits.failed_logins.as_ref().map_or(Ok(()), |it| it.check(address, clock::now()))
-    }
-
-    /// Counts a failed attempt with a key or token.
-    pub fn record_failed_attempt(&self, address: IpAddr) {
-        if let Some(failed) = &self.limits.failed_logins {
-            failed.record(address, clock::now());
-        }
-    }
-
-    /// Counts a request of an unknown sender, which is refused regardless, towards the rate of its
-    /// address.
-    ///
-    /// # Errors
-    /// [`Failure::OverLimit`] names the limit and the wait.
-    pub fn admit_unauthenticated(&self, address: IpAddr) -> Result<(), Failure> {
-        self.limits.check_address(address)
-    }
-
-    /// Admits a request to an endpoint: its sender has the scopes that the profile requires.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`].
-    pub fn admit_entry(
-        &self,
-        (who, grants): (&Principal, Option<&Grants>),
-        profile: &str,
-        source: Option<&Arc<TokenSource>>,
-    ) -> Result<(), Failure> {
-        let Some(rules) = &self.scopes else { return Ok(()) };
-        rules.check_entry((who, grants), profile, source)
-    }
-
-    /// Checks that the sender of a call has the required scopes.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`], with all of them.
-    pub fn check_scopes(&self, context: &Context, target: &CallTarget) -> Result<(), Failure> {
-        let Some(rules) = &self.scopes else { return Ok(()) };
-        rules.check(context, &target.server, target.tool_name())
-    }
-
-    /// Admits a call. The checks, in this order: the rules, the scopes, the server's circuit
-    /// breaker, the rates of its tool, its server and its profile, the tool's schema, the user's
-    /// consent, the interceptors, which see the message for the server, the daily quotas, and a
-    /// slot among the server's calls in flight.
-    ///
-    /// The rules are first, so that a caller does not learn of scopes, limits or schemas of
-    /// elements that it may not use; then the breaker, so that a call which it refuses uses up
-    /// nothing. The slot is last, so that an invalid call never waits for one, and neither does one
-    /// beyond a quota. With the slot the breaker is asked again, which may let only one call through;
-    /// then the call is charged to its quotas.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
-    /// [`Failure::InvalidArguments`], [`Failure::NotConfirmed`], [`Failure::Intercepted`],
-    /// [`Failure::InterceptorDown`], and those of [`Authorization::authorize_call`].
-    pub async fn admit(
-        &self,
-        mut call: Box<Call>,
-        mut target: CallTarget,
-    ) -> Result<Permitted<Call>, Failure> {
-        self.authorize(&call, &target).await?;
-        self.check_scopes(&call.context, &target)?;
-        let limits = self.limits.server(&target.server);
-        let mut cost = NonZeroU32::MIN;
-        if let Some(limits) = limits {
-            limits.check_breaker()?;
-            cost = limits.rates().check_call(&target, &call.context)?;
-        }
-        self.limits.check_shared(&call.context, cost)?;
-        let seen = target.see_arguments(&call.params);
-        if seen != ArgumentsSeen::Valid {
-            Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
-            // The server's arguments may differ from the client's.
-            self.authorize(&call, &target).await?;
-        }
-        let consent = self.claim_consent(&call.context, &target)?;
-        if let Some(interceptors) = &self.limits.interceptors {
-            Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
-        }
-        let quotas = self.limits.find_quotas(&call.context, &target, cost);
-        if let Some(quotas) = &quotas {
-            quotas.check()?;
-        }
-        let slot = match limits {
-            Some(limits) => {
-                let holder = || charged(&call.context);
-                Some(limits.gate().acquire_slot(&target.server, holder).await?)
-            }
-            None => None,
-        };
-        let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
-        if let Some(quotas) = quotas {
-            quotas.charge()?;
-        }
-        if let Some(consent) = consent {
-            consent.keep();
-        }
-        Ok(Permitted::new(call, target, slot).watched_by(pass))
-    }
-
-    /// Permits another attempt of a call that was admitted before and failed: the server's circuit
-    /// breaker may refuse it.
-    ///
-    /// # Errors
-    /// [`Failure::BreakerOpen`].
-    pub fn admit_retry(
-        &self,
-        call: Box<Call>,
-        target: CallTarget,
-    ) -> Result<Permitted<Call>, Failure> {
-        let limits = self.limits.server(&target.server);
-        let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
-        Ok(Permitted::new(call, target, None).watched_by(pass))
-    }
-
-    /// Decides about a call by the rules, if there are any.
-    async fn authorize(&self, call: &Call, target: &CallTarget) -> Result<(), Failure> {
-        match &self.authorization {
-            None => Ok(()),
-            Some(authorization) => match authorization.decide_at_once(call, target) {
-                Some(decided) => decided,
-                None => {
-                    Box::pin(authorization.authorize_call(call, target, self.large_work())).await
-                }
-            },
-        }
-    }
-
-    /// Permits the retry of a parked call. It still holds its slot, and the digest in its state
-    /// guarantees that its arguments are the ones that were checked; the rules may have changed.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`], and those of [`Authorization::authorize_call`].
-    pub async fn readmit_parked(
-        &self,
-        call: Box<Call>,
-        target: CallTarget,
-    ) -> Result<Permitted<Call>, Failure> {
-        self.authorize(&call, &target).await?;
-        self.check_scopes(&call.context, &target)?;
-        Ok(Permitted::new(call, target, None))
-    }
-
-    /// Permits a follow-up of a call that was admitted before under the same rules:
-    /// a request about its task, the same call with task support, or another attempt.
-    pub fn readmit(&self, call: Box<Call>, target: CallTarget) -> Permitted<Call> {
-        let limits = self.limits.server(&target.server);
-        let pass = limits.and_then(ServerLimits::follow_up);
-        Permitted::new(call, target, None).watched_by(pass)
-    }
-
-    /// Permits a subscription: checks the rules, the server's scopes and its rate.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`], [`Failure::OverLimit`], and those of
-    /// [`Authorization::authorize_call`].
-    pub fn permit_subscription<T>(
-        &self,
-        topic: T,
-        target: CallTarget,
-        context: &Context,
-    ) -> Result<Permitted<T>, Failure> {
-        if let Some(authorization) = &self.authorization {
-            authorization.authorize_subscription(context, &target)?;
-        }
-        self.check_scopes(context, &target)?;
-        if let Some(limits) = self.limits.server(&target.server) {
-            limits.rates().check_server(&target.server)?;
-        }
-        Ok(Permitted::new(Box::new(topic), target, None))
-    }
-
-    /// Passes a call through the interceptors. Arguments that they change have to fit the server's
-    /// own schema.
-    async fn intercept_call(
-        &self,
-        interceptors: &Interceptors,
-        call: &mut Call,
-        target: &mut CallTarget,
-    ) -> Result<(), Failure> {
-        match interceptors.intercept_call(call, target).await? {
-            Some(arguments) => {
-                self.take_changed_arguments(call, target, arguments).await?;
-                // The rules have not seen the changed arguments.
-                self.authorize(call, target).await
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the interceptors of the messages that the server of a call sends; `None` if there
-    /// are none.
-    pub fn call_interceptors(
-        &self,
-        call: &Call,
-        target: &CallTarget,
-    ) -> Option<Arc<ReplyInterceptors>> {
-        self.limits.interceptors.as_ref()?.for_call(call, target)
-    }
-
-    /// Returns the interceptors of a server's answer to a request that is not a call; `None` if
-    /// there are none.
-    pub fn request_interceptors(
-        &self,
-        context: &Context,
-        server: &ServerName,
-        method: &Method,
-    ) -> Option<Arc<ReplyInterceptors>> {
-        self.limits.interceptors.as_ref()?.for_request(context, server, method)
-    }
-
-    /// Returns the interceptors of the messages that a server sends outside of calls; `None` if
-    /// there are none.
-    pub fn server_interceptors(
-        &self,
-        context: &Context,
-        server: &ServerName,
-    ) -> Option<Arc<ReplyInterceptors>> {
-        self.limits.interceptors.as_ref()?.for_server(context, server)
-    }
-
-    /// Returns the runner of work on large messages, away from the threads that serve clients.
-    pub fn large_work(&self) -> &Arc<LargeWork> {
-        &self.limits.large_work
-    }
-
-    /// Returns the limits of one server.
-    pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
-        self.limits.server(server)
-    }
-}
-
-/// Returns the holder that a call is charged to.
-fn charged(context: &Context) -> Holder {
-    Holder::identify(&context.principal, context.address)
-}

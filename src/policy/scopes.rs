@@ -14,7 +14,7 @@ use crate::config::{Config, ScopeName, ServerConfig};
 
 /// Required scopes of a configuration.
 #[derive(Debug)]
-pub(super) struct ScopeRules {
+pub(crate) struct ScopeRules {
     profiles: Named<ProfileName, Scopes>,
     servers: Named<ServerName, ServerScopes>,
 }

@@ -211,7 +211,7 @@ impl Server {
         if owner.is_main() || is_of_main {
             return self.main_or_account(context).await;
         }
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         self.shared.take_instance(owner, &holder)
     }
 
@@ -227,7 +227,7 @@ impl Server {
         }
         match self.shared.account_key(&context.principal) {
             Some(own) if Box::pin(self.main.lacks_account()).await => {
-                let holder = Holder::identify(&context.principal, context.address);
+                let holder = Holder::of_context(context);
                 self.shared.take_instance(own, &holder)
             }
             _ => Ok(main),
@@ -241,7 +241,7 @@ impl Server {
         context: &Context,
     ) -> Result<Option<(Arc<Instance>, InUse)>, UpstreamError> {
         let (config, support) = (self.shared.config(), self.shared.legacy_side().support());
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         if support == LegacySupport::Refuted {
             self.shared.retry_legacy(&holder);
             return Ok(None);
@@ -277,7 +277,7 @@ impl Server {
         mailbox: &Arc<Mailbox>,
         bounds: ShareBounds,
     ) -> Result<SubscriptionGuard, Failure> {
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         let place = self.shared.context().hub.take_place(&holder, bounds);
         let place = place
             .map_err(|reached| Failure::TooManySubscriptions { limit: bounds.reached(reached) })?;

@@ -231,7 +231,7 @@ impl McpService {
             return Err(Failure::TooManySubscriptions { limit });
         }
         let (id, context) = (id.detach(), context.detach());
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(&context);
         let narrowing = context.endpoint.narrowing.as_ref();
         let place = self.streams.enter(&holder, narrowing, streams)?;
         // In this order, so that changes in between are announced.

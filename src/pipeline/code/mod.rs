@@ -88,7 +88,7 @@ fn reply_of_code(
     }
     let ClientView { snapshot, view, .. } = client;
     let CodeArguments { code } = serde_json::from_slice(arguments).map_err(|_| NO_CODE)?;
-    let holder = Holder::identify(&call.context.principal, call.context.address);
+    let holder = Holder::of_context(&call.context);
     let bound = snapshot.config.code.cpu_time_each;
     let budget = gateway.code_budgets.open(holder.clone(), bound, clock::now())?;
     let share = take_share(gateway, snapshot, &holder)?;

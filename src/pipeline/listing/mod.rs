@@ -150,7 +150,7 @@ fn choose_list<'a>(
 /// delays this for too long, an estimate from their size is used.
 async fn count_tokens(client: &ClientView, context: &Context) {
     let ClientView { snapshot, view, .. } = client;
-    let holder = Holder::identify(&context.principal, context.address);
+    let holder = Holder::of_context(context);
     let failure = Failure::OverLimit { limit: "counts".into(), retry_after: LIST_REFRESH_TIMEOUT };
     let patience = Patience { longest: LIST_REFRESH_TIMEOUT, failure };
     let (counted, from) = (Arc::clone(view), Arc::clone(snapshot));
@@ -188,7 +188,7 @@ pub(super) fn request_lists(
     if is_plain && !snapshot.grants.has_accounts() {
         return Vec::new();
     }
-    let holder = Holder::identify(&context.principal, context.address);
+    let holder = Holder::of_context(context);
     let servers = snapshot.servers_of(view);
     servers.map(|member| member.server.list_on_behalf(context, &holder, kind)).collect()
 }

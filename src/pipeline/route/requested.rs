@@ -67,7 +67,7 @@ fn note_rule_hiding(
     let rights = authorization.rights_of(context);
     let decision = match &hidden {
         HiddenElement::Own(name) => rights.decide_listing(&CatalogElement::own_tool(name)),
-        HiddenElement::OfServer(target) => rights.decide_target(target),
+        HiddenElement::OfServer(target) => rights.decide_target(target.access()),
     };
     // Visible elements failed for another reason.
     if matches!(decision, AccessDecision::Denied { .. }) {

@@ -330,7 +330,7 @@ impl Gateway {
 
     /// Returns a check of whether a URI was released to the client.
     fn released_to(&self, context: &Context) -> impl Fn(&ServerName, &str) -> bool {
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         move |server, native| self.inputs.released.has(&holder, server, native)
     }
 
@@ -384,7 +384,7 @@ impl Gateway {
         let results = results.filter(|results| results.settings.changes_results());
         let tasks = OwnTasks { tool: tool.clone(), ..tasks };
         let raw = tasks.rename_ids(&server, &raw, TaskIdPlace::Task).unwrap_or(raw);
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         let (inputs, principal) = (&self.inputs, &context.principal);
         let client = UriReader { view, inputs, principal, holder: &holder };
         let raw = client.publish_uris(&server, &raw, ResultShape::Task).unwrap_or(raw);
@@ -406,7 +406,7 @@ impl Gateway {
             return named;
         }
         let view = self.snapshots.load().view(&self.view_key(context), context);
-        let holder = Holder::identify(&context.principal, context.address);
+        let holder = Holder::of_context(context);
         let (view, inputs, principal) = (&*view, &*self.inputs, &context.principal);
         let client = UriReader { view, inputs, principal, holder: &holder };
         client.publish_uris(server, &named, ResultShape::Task).unwrap_or(named)

@@ -28,11 +28,13 @@ use crate::call::{Call, Context, DecidingRule, Failure, ServerName};
 use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI, Naming};
 use crate::config::{ConditionCost, ConditionReads, Config, RuleConfig};
 use crate::mcp::Method;
+use crate::policy::shares::Holder;
+use crate::policy::shares::large_work::{LargeWork, Patience};
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};
 pub use denials::{DeniedPattern, KnownElement, survey_denials};
-pub use requested::{ElementStanding, RequestBasis, RequestedElement};
+pub use requested::{AccessTarget, ElementStanding, RequestBasis, RequestedElement};
 pub use rights::CallerRights;
 pub use survey::{RuleRemark, survey_rules};
 pub use trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
@@ -40,8 +42,6 @@ pub use trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
 use decision::RuleFault;
 use facts::RequestFacts;
 use rule::AccessRule;
-
-use super::{CallTarget, LargeWork, Patience, charged};
 
 /// The rules of one configuration.
 #[derive(Debug)]
@@ -105,8 +105,12 @@ impl Authorization {
     ///
     /// # Errors
     /// As [`Self::authorize_call`].
-    pub fn decide_at_once(&self, call: &Call, target: &CallTarget) -> Option<Result<(), Failure>> {
-        let requested = target.requested.as_deref();
+    pub fn decide_at_once(
+        &self,
+        call: &Call,
+        target: AccessTarget<'_>,
+    ) -> Option<Result<(), Failure>> {
+        let requested = target.requested.map(|requested| &**requested);
         let standing = requested.and_then(|requested| self.standing_of(requested))?;
         if let AccessDecision::Allowed { .. } = standing.decision {
             self.note_decision(standing.decision, &call.context);
@@ -130,17 +134,19 @@ impl Authorization {
     pub async fn authorize_call(
         self: &Arc<Self>,
         call: &Call,
-        target: &CallTarget,
+        target: AccessTarget<'_>,
         large_work: &LargeWork,
     ) -> Result<(), Failure> {
-        let requested = target.requested.as_deref();
+        let requested = target.requested.map(|requested| &**requested);
         let known = requested.and_then(|requested| self.standing_of(requested));
         let rights =
             known.map_or_else(|| self.rights_of(&call.context), |known| known.rights.clone());
         let settled = known.map_or_else(Arc::default, |known| Arc::clone(&known.settled));
-        let (own, target) = (Arc::clone(self), target.clone());
+        let (own, server) = (Arc::clone(self), target.server.clone());
+        let requested = target.requested.cloned();
         let decide = move |rights: &CallerRights, call: &Call| {
-            own.authorize(rights, &RequestFacts::of(call).settled_by(&settled), &target)
+            let target = AccessTarget { server: &server, requested: requested.as_ref() };
+            own.authorize(rights, &RequestFacts::of(call).settled_by(&settled), target)
         };
         decide_about(rights, call, large_work, decide).await
     }
@@ -152,7 +158,7 @@ impl Authorization {
     pub fn authorize_subscription(
         self: &Arc<Self>,
         context: &Context,
-        target: &CallTarget,
+        target: AccessTarget<'_>,
     ) -> Result<(), Failure> {
         let method = &Method::ResourcesSubscribe;
         let rights = self.rights_of(context);
@@ -163,10 +169,10 @@ impl Authorization {
         &self,
         rights: &CallerRights,
         facts: &RequestFacts<'_>,
-        target: &CallTarget,
+        target: AccessTarget<'_>,
     ) -> Result<(), Failure> {
-        let Some(requested) = &target.requested else {
-            let decision = rights.decide_unlisted(&target.server);
+        let Some(requested) = target.requested else {
+            let decision = rights.decide_unlisted(target.server);
             self.note_decision(decision, facts.context);
             let method = facts.method.as_str().to_owned();
             return match decision {
@@ -261,7 +267,7 @@ async fn decide_about(
     }
     let failure = Failure::OverLimit { limit: "rules".into(), retry_after: CONDITION_RETRY_AFTER };
     let patience = Patience { longest: LONGEST_WAIT, failure };
-    let (holder, call) = (charged(&call.context), call.clone());
+    let (holder, call) = (Holder::of_context(&call.context), call.clone());
     large_work.run(&holder, patience, move || decide(&rights, &call)).await?
 }
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::call::Call;
+use crate::call::{Call, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, Kind, Tool, ToolEntry};
 use crate::config::ConditionCost;
-use crate::policy::CallTarget;
 
 use super::decision::AccessDecision;
 use super::rights::CallerRights;
@@ -57,6 +56,15 @@ impl ElementStanding {
     }
 }
 
+/// The element of a call or subscription, and its server.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessTarget<'a> {
+    /// The server.
+    pub server: &'a ServerName,
+    /// The requested element; `None` if the call is about no listed element.
+    pub requested: Option<&'a Arc<RequestedElement>>,
+}
+
 /// Relations of a call to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestBasis {
@@ -87,8 +95,8 @@ impl RequestedElement {
     }
 
     /// Returns the element of the catalog.
-    pub(super) fn as_element<'a>(&'a self, target: &'a CallTarget) -> CatalogElement<'a> {
-        CatalogElement { server: Some(&target.server), ..self.as_unowned_element() }
+    pub(super) fn as_element<'a>(&'a self, target: AccessTarget<'a>) -> CatalogElement<'a> {
+        CatalogElement { server: Some(target.server), ..self.as_unowned_element() }
     }
 
     fn as_unowned_element(&self) -> CatalogElement<'_> {

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use crate::call::{Context, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, ElementFilter, ElementIdentities};
 use crate::config::{ConditionCost, RuleEffect, ValueSize};
-use crate::policy::CallTarget;
 
 use super::Authorization;
 use super::decision::{AccessDecision, Holds, Judgement, Verdict};
 use super::facts::{CallerFacts, FactsRead, RequestFacts};
-use super::requested::{RequestBasis, RequestedElement};
+use super::requested::{AccessTarget, RequestBasis, RequestedElement};
 use super::rule::{AccessRule, CallerMatch, SettledRule};
 use super::values::{AnnotationTrust, EvaluationScope};
 
@@ -50,10 +49,10 @@ impl CallerRights {
     }
 
     /// Decides if the caller may see the target of a call.
-    pub fn decide_target(&self, target: &CallTarget) -> AccessDecision {
-        match &target.requested {
+    pub fn decide_target(&self, target: AccessTarget<'_>) -> AccessDecision {
+        match target.requested {
             Some(requested) => self.decide_listing(&requested.as_element(target)),
-            None => self.decide_unlisted(&target.server),
+            None => self.decide_unlisted(target.server),
         }
     }
 
@@ -72,7 +71,7 @@ impl CallerRights {
         &self,
         facts: &RequestFacts<'_>,
         requested: &RequestedElement,
-        target: &CallTarget,
+        target: AccessTarget<'_>,
     ) -> Judgement {
         let element = requested.as_element(target);
         if requested.basis != RequestBasis::Task {

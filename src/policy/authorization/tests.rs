@@ -21,7 +21,8 @@ use crate::upstream::tests::call;
 
 use super::decision::Judgement;
 use super::facts::RequestFacts;
-use super::{AccessDecision, Authorization, CallTarget, RequestedElement};
+use super::{AccessDecision, Authorization, RequestedElement};
+use crate::policy::CallTarget;
 
 fn rules(text: &str) -> Arc<Authorization> {
     let bytes = text.as_bytes().to_vec();
@@ -390,8 +391,11 @@ fn decisions_settled_by_a_view_are_immediate_and_use_the_same_rules_alone() {
     let open = rules("[policy.rules.all]");
     let closed = rules("[policy.rules.none]\nprincipals = [\"nobody\"]");
     let (call, target) = known_call(&open, "ann", "{}");
-    assert!(matches!(open.decide_at_once(&call, &target), Some(Ok(()))));
-    assert!(closed.decide_at_once(&call, &target).is_none(), "other rules decide for themselves");
+    assert!(matches!(open.decide_at_once(&call, target.access()), Some(Ok(()))));
+    assert!(
+        closed.decide_at_once(&call, target.access()).is_none(),
+        "other rules decide for themselves"
+    );
 }
 
 #[test]
@@ -399,12 +403,15 @@ fn small_arguments_are_judged_at_once_and_large_ones_are_not() {
     let own = rules("[policy.rules.own]\nwhen = \"arguments.owner == principal.name\"");
     let at_once = |arguments: &str| {
         let (call, target) = known_call(&own, "ann", arguments);
-        own.decide_at_once(&call, &target).map(|decided| decided.is_ok())
+        own.decide_at_once(&call, target.access()).map(|decided| decided.is_ok())
     };
     assert_eq!(at_once(r#"{"owner":"ann"}"#), Some(true));
     assert_eq!(at_once(r#"{"owner":"bob"}"#), Some(false));
     assert_eq!(at_once(&format!(r#"{{"owner":"{}"}}"#, "a".repeat(2000))), None);
     let loops = rules("[policy.rules.own]\nwhen = \"arguments.all(a, arguments.all(b, a != b))\"");
     let (call, target) = known_call(&loops, "ann", "{}");
-    assert!(loops.decide_at_once(&call, &target).is_none(), "its cost depends on the arguments");
+    assert!(
+        loops.decide_at_once(&call, target.access()).is_none(),
+        "its cost depends on the arguments"
+    );
 }

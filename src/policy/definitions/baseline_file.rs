@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 
-use super::record::{BaselineChange, BaselineRecord};
 use crate::call::ServerName;
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::crypto::sha256;
+
+use super::record::{BaselineChange, BaselineRecord};
 
 /// Faults of reading or writing a baseline.
 #[derive(Debug, thiserror::Error)]

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::BaselineState;
-use super::record::{BaselineChange, DefinitionKey, PinBasis, PinnedDefinition};
-use super::screen::ScreenSettings;
 use crate::call::NativeName;
 use crate::catalog::{
     ConfusableNames, DefinitionDigest, DefinitionKind, Kind, ListedDefinition, ScanFindings,
     ScanRule, ServerList,
 };
 use crate::config::{PinsChoice, ScanChoice};
+
+use super::BaselineState;
+use super::record::{BaselineChange, DefinitionKey, PinBasis, PinnedDefinition};
+use super::screen::ScreenSettings;
 
 /// Reasons to hold or report a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::judgement::{ScreenedDefinition, is_confusable, judge};
-use super::{BaselineState, pins_of, scan_of};
 use crate::call::ServerName;
 use crate::catalog::{
     ConfusableNames, DefinitionKind, HeldDefinitions, HeldName, ListedDefinition, ServerList,
 };
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
+
+use super::judgement::{ScreenedDefinition, is_confusable, judge};
+use super::{BaselineState, pins_of, scan_of};
 
 /// The settings and baselines to screen one snapshot's definitions. Immutable.
 #[derive(Debug, Default)]

@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::call::{Call, Context, InterceptorFault, Principal, ServerName};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Splice, parse_strict};
 use crate::mcp::{Method, meta};
+use crate::policy::target::CallTarget;
 use crate::text::clip;
-
-use super::super::permit::CallTarget;
 
 /// A call, in the form that interceptors receive.
 #[derive(Debug)]

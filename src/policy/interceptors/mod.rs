@@ -29,18 +29,18 @@ use crate::config::{
     InterceptorName,
 };
 use crate::mcp::Method;
+use crate::policy::target::CallTarget;
 
-use super::permit::CallTarget;
 use message::{Intercepted, SeenMessage, Verdict};
 use service::InterceptorService;
 
 /// All interceptors in use: they outlive snapshots, with their connections and breakers.
 #[derive(Debug, Default)]
-pub(super) struct InterceptorRegistry(Mutex<Vec<std::sync::Weak<InterceptorService>>>);
+pub(crate) struct InterceptorRegistry(Mutex<Vec<std::sync::Weak<InterceptorService>>>);
 
 /// The interceptors of a configuration.
 #[derive(Debug)]
-pub(super) struct Interceptors {
+pub(crate) struct Interceptors {
     servers: Named<ServerName, Vec<Arc<InterceptorService>>>,
     profiles: Named<ProfileName, Vec<Arc<InterceptorService>>>,
 }

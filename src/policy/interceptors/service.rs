@@ -11,9 +11,10 @@ use crate::config::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, sensitive_headers,
 };
 use crate::mcp::Method;
+use crate::policy::limits::breaker::{Breaker, BreakerSubject};
+use crate::policy::limits::failure_window::CallVerdict;
 use crate::telemetry::https::{JsonService, JsonServiceFault};
 
-use super::super::breaker::{Breaker, BreakerSubject, CallVerdict};
 use super::message::{Intercepted, SeenMessage, Verdict, read_verdict};
 
 /// One interceptor.

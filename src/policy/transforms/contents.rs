@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::format::shorten_text;
-use super::message::text_of;
 use crate::config::{FormatChoice, Pattern};
 use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::media_type_essence;
 use crate::text::clip;
+
+use super::format::shorten_text;
+use super::message::text_of;
 
 /// Rewrites the raw `content` with texts in this format, and without items of other MIME types;
 /// `None` if it stays as it is.

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::MAX_RESULT_DEPTH;
-use super::format::shorten_text;
-use super::result::{CONTENT_MEMBER, STRUCTURED_CONTENT};
 use crate::config::{
     FormatChoice, MessageTemplate, ResultSettings, StructuredChoice, TemplatePart, ValuePath,
 };
 use crate::jsonrpc::{Members, object_of, parse_strict, string, text};
+
+use super::MAX_RESULT_DEPTH;
+use super::format::shorten_text;
+use super::result::{CONTENT_MEMBER, STRUCTURED_CONTENT};
 
 /// A result with its message, and the paths in the message that have no value.
 #[derive(Debug, PartialEq, Eq)]

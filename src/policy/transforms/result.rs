@@ -9,14 +9,15 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::clean::strip_texts;
-use super::contents::change_contents;
-use super::message::put_message;
-use super::size::{KeepWhole, SizeLimit, limit_size};
 use crate::call::{ResultBody, ResultType, ServerName, text_content, tool_error};
 use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
+
+use super::clean::strip_texts;
+use super::contents::change_contents;
+use super::message::put_message;
+use super::size::{KeepWhole, SizeLimit, limit_size};
 
 /// Changes a result as configured; `None` if it stays as it is, like every result that does not end
 /// the call.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::call::tool_error;
+use crate::config::WhenLarger;
+use crate::jsonrpc::{Members, check_depth, object_of};
+
 use super::MAX_RESULT_DEPTH;
 use super::cut::{Omitted, cut_json, cut_text};
 use super::message::text_of;
 use super::result::{CONTENT_MEMBER, STRUCTURED_CONTENT};
-use crate::call::tool_error;
-use crate::config::WhenLarger;
-use crate::jsonrpc::{Members, check_depth, object_of};
 
 /// Limit of a result's size, and the treatment of larger ones.
 pub(super) struct SizeLimit<'a> {

@@ -98,7 +98,7 @@ impl Server {
         }
         let limit = self.shared.config().start_timeout;
         if authorizer.has_account(&context.principal) {
-            let holder = Holder::identify(&context.principal, context.address);
+            let holder = Holder::of_context(context);
             let listed = self.list_on_behalf(context, &holder, Kind::Tools);
             let _ = timeout(limit, listed).await;
         } else if authorizer.has_grant(&GrantOwner::Gateway) {

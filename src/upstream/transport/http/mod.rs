@@ -226,7 +226,7 @@ impl HttpShared {
             }
             HttpReply::Begun(begun) => {
                 let context = &headers.call.context;
-                let holder = Holder::identify(&context.principal, context.address);
+                let holder = Holder::of_context(context);
                 self.reply_in_pieces(begun, &id, self.bound(deadline, &holder)).await
             }
             whole => Ok(Reply::ready(Ok(self.answer(whole, &id)?))),

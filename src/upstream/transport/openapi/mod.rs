@@ -279,7 +279,7 @@ impl ApiShared {
         let body = match read_small_body(body, limit).await? {
             Ok(body) => body,
             Err(begun) => {
-                let holder = Holder::identify(&call.context.principal, call.context.address);
+                let holder = Holder::of_context(&call.context);
                 begun.rest(Some(&mut self.memory.charge(&holder, limit))).await?
             }
         };

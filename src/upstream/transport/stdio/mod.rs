@@ -142,7 +142,7 @@ impl StdioServer {
         let context = &call.context;
         let caller = Some(PendingCaller {
             origin: CallOrigin::of(call, target),
-            holder: Holder::identify(&context.principal, context.address),
+            holder: Holder::of_context(context),
         });
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();

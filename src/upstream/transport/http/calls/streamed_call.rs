@@ -137,7 +137,7 @@ impl StreamedCall {
             in_call,
             under_way,
             hearing,
-            holder: Holder::identify(&call.context.principal, call.context.address),
+            holder: Holder::of_context(&call.context),
         };
         (coming, answers)
     }

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 
+use super::Holder;
 use super::rate::network;
-use super::shares::Holder;
 
 /// A bounded table with entries that expire.
 #[derive(Debug)]

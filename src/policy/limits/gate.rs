@@ -8,9 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::call::{Failure, InFlightSlot, ServerName};
-
-use super::holder_slots::{HolderSlots, OwnSlots};
-use super::shares::Holder;
+use crate::policy::shares::Holder;
+use crate::policy::shares::holder_slots::{HolderSlots, OwnSlots};
 
 /// The bounds of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,10 @@
 //! Daily quotas: counts of calls since midnight UTC.
 //!
 //! The counts outlive snapshots and, in a file of `gateway.state_dir`, the process
-//! ([`quota_file`](super::quota_file)).
+//! ([`quota_file`](quota_file)).
+
+pub(super) mod quota_file;
+pub(super) mod set_quotas;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -17,7 +20,7 @@ pub struct QuotaLedger(Mutex<QuotaCounts>);
 
 /// Counts of one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct QuotaCounts {
+pub(crate) struct QuotaCounts {
     /// The day, in days since 1970.
     pub(super) day: u64,
     /// Calls by charged quota and holder.
@@ -28,7 +31,7 @@ pub(super) struct QuotaCounts {
 
 /// A quota that a call is charged to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ChargedQuota {
+pub(crate) struct ChargedQuota {
     /// Its name in errors and metrics.
     pub(super) limit: String,
     /// The holder of the count; `None` if all callers share it.

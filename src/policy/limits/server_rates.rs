@@ -4,35 +4,34 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::call::{Context, Failure, Named, NativeName, ServerName};
-
-use super::permit::CallTarget;
-use super::rate::{Bucket, KeyedBuckets};
-use super::shares::Holder;
+use crate::policy::shares::Holder;
+use crate::policy::shares::rate::{Bucket, KeyedBuckets};
+use crate::policy::target::CallTarget;
 
 /// One token bucket for each caller.
-pub(super) type HolderBuckets = KeyedBuckets<Holder>;
+pub(crate) type HolderBuckets = KeyedBuckets<Holder>;
 
 /// The rates of a server.
 #[derive(Debug)]
-pub(super) struct ServerRates {
-    pub(super) all: Option<Arc<Bucket>>,
-    pub(super) each: Option<Arc<HolderBuckets>>,
+pub(crate) struct ServerRates {
+    pub(crate) all: Option<Arc<Bucket>>,
+    pub(crate) each: Option<Arc<HolderBuckets>>,
     /// Rates of the tools that have any, or a cost.
-    pub(super) tools: Named<NativeName, ToolRates>,
+    pub(crate) tools: Named<NativeName, ToolRates>,
 }
 
 /// The rates of a tool.
 #[derive(Debug)]
-pub(super) struct ToolRates {
-    pub(super) all: Option<Arc<Bucket>>,
-    pub(super) each: Option<Arc<HolderBuckets>>,
+pub(crate) struct ToolRates {
+    pub(crate) all: Option<Arc<Bucket>>,
+    pub(crate) each: Option<Arc<HolderBuckets>>,
     /// Number of calls that one call counts as.
-    pub(super) cost: NonZeroU32,
+    pub(crate) cost: NonZeroU32,
 }
 
 impl ToolRates {
     /// Returns true if the tool has no rate or cost of its own.
-    pub(super) fn are_unset(&self) -> bool {
+    pub(crate) fn are_unset(&self) -> bool {
         self.all.is_none() && self.each.is_none() && self.cost == NonZeroU32::MIN
     }
 }
@@ -43,7 +42,7 @@ impl ServerRates {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
-    pub(super) fn check_call(
+    pub(crate) fn check_call(
         &self,
         target: &CallTarget,
         context: &Context,
@@ -53,7 +52,7 @@ impl ServerRates {
         let cost = tool.map_or(NonZeroU32::MIN, |tool| tool.cost);
         let of_tool = tool.and_then(|tool| tool.each.as_ref());
         if of_tool.is_some() || self.each.is_some() {
-            let holder = Holder::identify(&context.principal, context.address);
+            let holder = Holder::of_context(context);
             for (buckets, name) in [(of_tool, name), (self.each.as_ref(), None)] {
                 if let Some(buckets) = buckets {
                     let limit = || format!("each:{}", Self::limit_name(server, name));
@@ -74,13 +73,13 @@ impl ServerRates {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub(super) fn check_server(&self, server: &ServerName) -> Result<(), Failure> {
+    pub(crate) fn check_server(&self, server: &ServerName) -> Result<(), Failure> {
         let all = self.all.as_ref();
         all.map_or(Ok(()), |bucket| bucket.check(|| Self::limit_name(server, None)))
     }
 
     /// Returns the name of a limit in errors and metrics.
-    pub(super) fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
+    pub(crate) fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
         match tool {
             Some(tool) => format!("tool:{server}/{tool}"),
             None => format!("server:{server}"),

@@ -18,7 +18,7 @@ pub(super) struct BucketStore<K: Clone + Eq + Hash> {
 
 impl<K: Clone + Eq + Hash> BucketStore<K> {
     /// Returns true if there were too many keys at the last count.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 }

@@ -1,5 +1,12 @@
 //! Shares of a limited resource, by client.
 
+mod bucket_store;
+pub(super) mod fair_table;
+pub(super) mod holder_slots;
+pub(super) mod large_work;
+pub(super) mod rate;
+pub(super) mod used_consents;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
@@ -8,9 +15,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::call::Principal;
+use crate::call::{Context, Principal};
 
-use super::rate::network;
+use rate::network;
 
 /// The owner of a share: a client by its name, or the network that a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,6 +35,11 @@ impl Holder {
             Principal::Client(name) | Principal::User(name) => Self::Client(Arc::clone(name)),
             Principal::Anonymous => Self::Address(network(address)),
         }
+    }
+
+    /// Returns the holder that a call is charged to.
+    pub fn of_context(context: &Context) -> Self {
+        Self::identify(&context.principal, context.address)
     }
 
     /// Returns a unique text for the holder.

@@ -15,21 +15,20 @@ use parking_lot::Mutex;
 use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
 use crate::clock;
 use crate::config::{ArgumentsChoice, Config, Rate, ServerConfig};
+use crate::policy::interceptors::{InterceptorRegistry, Interceptors};
+use crate::policy::limits::breaker::{Breaker, BreakerPass, BreakerReports, BreakerSubject};
+use crate::policy::limits::failed_logins::FailedLogins;
+use crate::policy::limits::gate::{Gate, GateSettings, GateShare};
+use crate::policy::limits::retry_budget::RetryBudget;
+use crate::policy::limits::server_rates::{HolderBuckets, ServerRates, ToolRates};
+use crate::policy::quotas::QuotaLedger;
+use crate::policy::quotas::set_quotas::{CallQuotas, SetQuotas};
+use crate::policy::shares::large_work::LargeWork;
+use crate::policy::shares::rate::{AddressBuckets, Bucket, KeyedBuckets};
+use crate::policy::shares::used_consents::UsedConsents;
+use crate::policy::target::CallTarget;
 use crate::telemetry::events::EventSender;
 use crate::telemetry::metrics::Metrics;
-
-use super::breaker::{Breaker, BreakerPass, BreakerReports, BreakerSubject};
-use super::failed_logins::FailedLogins;
-use super::gate::{Gate, GateSettings, GateShare};
-use super::interceptors::{InterceptorRegistry, Interceptors};
-use super::large_work::LargeWork;
-use super::permit::CallTarget;
-use super::quotas::QuotaLedger;
-use super::rate::{AddressBuckets, Bucket, KeyedBuckets};
-use super::retry_budget::RetryBudget;
-use super::server_rates::{HolderBuckets, ServerRates, ToolRates};
-use super::set_quotas::{CallQuotas, SetQuotas};
-use super::used_consents::UsedConsents;
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use crate::config::{BreakerConfig, InterceptorName};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{BreakerLevel, ServerMetrics};
 
-use super::failure_window::FailureWindow;
+use super::failure_window::{CallVerdict, FailureWindow};
 
 /// The circuit breaker of one server. It lives as long as its settings and its server's address.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Breaker {
 
 /// Subjects of breakers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BreakerSubject {
+pub(crate) enum BreakerSubject {
     /// A server.
     Server(ServerName),
     /// An interceptor.
@@ -38,9 +38,9 @@ pub(super) enum BreakerSubject {
 
 /// Destinations of reports about transitions, besides the log.
 #[derive(Debug)]
-pub(super) struct BreakerReports {
-    pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) events: EventSender,
+pub(crate) struct BreakerReports {
+    pub(crate) metrics: Arc<ServerMetrics>,
+    pub(crate) events: EventSender,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub enum BreakerView {
 /// A call that a breaker has let through. It records the end of the reply. If it is dropped before,
 /// the call does not count.
 #[derive(Debug)]
-pub(super) struct BreakerPass {
+pub(crate) struct BreakerPass {
     breaker: Arc<Breaker>,
     generation: u64,
     kind: PassKind,
@@ -108,17 +108,8 @@ enum PassKind {
     Probe,
 }
 
-/// The server's state, as the end of a call shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallVerdict {
-    /// The server answered.
-    Answered,
-    /// The server failed.
-    Failed,
-}
-
 impl Breaker {
-    pub(super) fn new(
+    pub(crate) fn new(
         subject: BreakerSubject,
         settings: BreakerConfig,
         reports: Option<BreakerReports>,
@@ -131,7 +122,7 @@ impl Breaker {
     ///
     /// # Errors
     /// [`Failure::BreakerOpen`].
-    pub(super) fn check(&self, now: Instant) -> Result<(), Failure> {
+    pub(crate) fn check(&self, now: Instant) -> Result<(), Failure> {
         let state = self.state.lock();
         match &state.phase {
             Phase::Open { until } if now < *until => Err(self.refuse(*until - now)),
@@ -144,7 +135,7 @@ impl Breaker {
     ///
     /// # Errors
     /// [`Failure::BreakerOpen`].
-    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Result<BreakerPass, Failure> {
+    pub(crate) fn enter(self: &Arc<Self>, now: Instant) -> Result<BreakerPass, Failure> {
         self.check(now)?;
         let mut state = self.state.lock();
         if matches!(&state.phase, Phase::Open { until } if now >= *until) {
@@ -165,7 +156,7 @@ impl Breaker {
 
     /// Returns a pass for the follow-up of a call that was let through before: it is sent
     /// unconditionally.
-    pub(super) fn follow_up(self: &Arc<Self>) -> BreakerPass {
+    pub(crate) fn follow_up(self: &Arc<Self>) -> BreakerPass {
         self.pass(self.state.lock().generation, PassKind::Usual)
     }
 
@@ -279,14 +270,14 @@ impl Phase {
 
 impl BreakerPass {
     /// Records the end of the call.
-    pub(super) fn record(self, ended: Result<(), &Failure>, now: Instant) {
+    pub(crate) fn record(self, ended: Result<(), &Failure>, now: Instant) {
         if let Some(verdict) = judge_end(ended) {
             self.record_verdict(verdict, now);
         }
     }
 
     /// Records a verdict about the end of the call.
-    pub(super) fn record_verdict(mut self, verdict: CallVerdict, now: Instant) {
+    pub(crate) fn record_verdict(mut self, verdict: CallVerdict, now: Instant) {
         self.breaker.record(&self, verdict, now);
         // Another probe may be under way when this one is dropped.
         self.kind = PassKind::Usual;

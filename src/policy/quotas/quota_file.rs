@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 
-use super::quotas::{QuotaCounts, QuotaLedger};
+use super::{QuotaCounts, QuotaLedger};
 
 /// The file of one configuration.
 #[derive(Debug, Clone)]

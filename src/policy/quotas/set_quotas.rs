@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
 use crate::clock;
 use crate::config::{Config, DailyQuota};
+use crate::policy::limits::server_rates::ServerRates;
+use crate::policy::shares::Holder;
+use crate::policy::target::CallTarget;
 
-use super::permit::CallTarget;
-use super::quotas::{ChargedQuota, QuotaLedger};
-use super::server_rates::ServerRates;
-use super::shares::Holder;
+use super::{ChargedQuota, QuotaLedger};
 
 /// All quotas of a configuration.
 #[derive(Debug)]
-pub(super) struct SetQuotas {
+pub(crate) struct SetQuotas {
     ledger: Arc<QuotaLedger>,
     clients: Named<Arc<str>, DailyQuota>,
     /// For each user of an issuer.
@@ -27,7 +27,7 @@ pub(super) struct SetQuotas {
 /// The quotas that apply to one call: checked before the call waits for a slot, and charged once it
 /// has one.
 #[derive(Debug)]
-pub(super) struct CallQuotas<'a> {
+pub(crate) struct CallQuotas<'a> {
     ledger: &'a QuotaLedger,
     charged: Vec<ChargedQuota>,
     cost: NonZeroU32,
@@ -35,19 +35,19 @@ pub(super) struct CallQuotas<'a> {
 
 impl CallQuotas<'_> {
     /// Checks that the call has room in all of them, and charges nothing.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         self.ledger.check(&self.charged, self.cost, clock::unix_now())
     }
 
     /// Charges the call to all of them, or to none if another call has used up one since the check.
-    pub(super) fn charge(&self) -> Result<(), Failure> {
+    pub(crate) fn charge(&self) -> Result<(), Failure> {
         self.ledger.charge(&self.charged, self.cost, clock::unix_now())
     }
 }
 
 impl SetQuotas {
     /// Returns the quotas of a configuration; `None` if it sets none.
-    pub(super) fn of(config: &Config, ledger: &Arc<QuotaLedger>) -> Option<Self> {
+    pub(crate) fn of(config: &Config, ledger: &Arc<QuotaLedger>) -> Option<Self> {
         let clients = config.clients.iter();
         let issuers = config.issuers.iter();
         let profiles = config.profiles.iter();
@@ -77,7 +77,7 @@ impl SetQuotas {
     }
 
     /// Returns the quotas that apply to a call; `None` if there are none.
-    pub(super) fn find_for_call(
+    pub(crate) fn find_for_call(
         &self,
         context: &Context,
         target: &CallTarget,
@@ -93,7 +93,7 @@ impl SetQuotas {
             let limit = format!("quota:{limit}");
             found.push(ChargedQuota { limit, holder, most: quota.calls() });
         };
-        let holder = || Some(Holder::identify(&context.principal, context.address).describe());
+        let holder = || Some(Holder::of_context(context).describe());
         let (server, tool) = (&target.server, target.tool_name());
         let of_tool = tool.and_then(|tool| self.tools.get(server)?.get(tool));
         if let Some(quota) = of_tool {

@@ -6,8 +6,6 @@ use tokio::time::Instant;
 
 use crate::config::BreakerConfig;
 
-use super::breaker::CallVerdict;
-
 /// Recent calls, in [`WINDOW_PARTS`] counts.
 #[derive(Debug)]
 pub(super) struct FailureWindow {
@@ -24,15 +22,24 @@ struct PartCount {
     failures: usize,
 }
 
+/// The server's state, as the end of a call shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallVerdict {
+    /// The server answered.
+    Answered,
+    /// The server failed.
+    Failed,
+}
+
 impl FailureWindow {
     /// Creates an empty window of this length.
-    pub(super) fn new(length: Duration) -> Self {
+    pub(crate) fn new(length: Duration) -> Self {
         let part = (length / PARTS_AS_U32).max(Duration::from_millis(1));
         Self { part, counts: [PartCount::default(); WINDOW_PARTS], newest: None }
     }
 
     /// Counts a call that ended at this time.
-    pub(super) fn record(&mut self, now: Instant, verdict: CallVerdict) {
+    pub(crate) fn record(&mut self, now: Instant, verdict: CallVerdict) {
         self.advance(now);
         if let Some(last) = self.counts.last_mut() {
             last.calls += 1;

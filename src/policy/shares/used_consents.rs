@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use crate::call::{Failure, StateError};
 use crate::era::state::StateId;
 
-use super::shares::{Holder, Share, ShareBounds, SharedAmount};
+use super::{Holder, Share, ShareBounds, SharedAmount};
 
 /// Used consents that have not expired.
 #[derive(Debug, Default)]
-pub(super) struct UsedConsents {
+pub(crate) struct UsedConsents {
     /// In the order of their expiry.
     used: Mutex<BTreeMap<StateId, Share>>,
     amount: Arc<SharedAmount>,
@@ -25,7 +25,7 @@ pub(super) struct UsedConsents {
 
 /// A consent that one call has claimed, given back if it is dropped before it is kept.
 #[derive(Debug)]
-pub(super) struct ConsentClaim {
+pub(crate) struct ConsentClaim {
     of: Arc<UsedConsents>,
     state: Option<StateId>,
 }
@@ -36,7 +36,7 @@ impl UsedConsents {
     /// # Errors
     /// [`Failure::InvalidState`] if it is used, or claimed by a call that is about to be made, and
     /// [`Failure::OverLimit`] if this holder, or all together, have used too many.
-    pub(super) fn claim(
+    pub(crate) fn claim(
         self: &Arc<Self>,
         holder: &Holder,
         state: StateId,
@@ -64,7 +64,7 @@ impl UsedConsents {
 
 impl ConsentClaim {
     /// Keeps the claim: the call is sent.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.state = None;
     }
 }

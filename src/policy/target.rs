@@ -1,14 +1,12 @@
-//! The proof that policy has admitted a call.
+//! The destination of a call, as the checks of `policy` see it.
 
 use std::sync::Arc;
 
-use crate::call::{Edits, InFlightSlot, NativeName, Params, ReplyWatch, ServerName};
+use crate::call::{ArgumentsError, Edits, NativeName, Params, ServerName};
 use crate::catalog::Tool;
+use crate::era::state::StateId;
 
-use super::arguments::ArgumentsSeen;
-use super::authorization::RequestedElement;
-use super::breaker::BreakerPass;
-use super::confirmation::Confirmation;
+use super::authorization::{AccessTarget, RequestedElement};
 
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.
@@ -39,6 +37,11 @@ impl CallTarget {
         Self { server, native, tool, requested: None, confirmation, edits }
     }
 
+    /// Returns the part of the target that rules decide about.
+    pub fn access(&self) -> AccessTarget<'_> {
+        AccessTarget { server: &self.server, requested: self.requested.as_ref() }
+    }
+
     /// Returns the native name of the tool to call.
     pub(super) fn tool_name(&self) -> Option<&NativeName> {
         self.tool.as_ref().map(|tool| &tool.native)
@@ -63,44 +66,32 @@ impl CallTarget {
     }
 }
 
-/// A call or subscription that policy has admitted, and its destination.
-#[derive(Debug)]
-pub struct Permitted<T> {
-    /// Boxed, because it is moved often.
-    inner: Box<T>,
-    target: CallTarget,
-    slot: Option<InFlightSlot>,
-    /// Reports the end of the call to the server's circuit breaker; `None` without one.
-    pass: Option<Box<BreakerPass>>,
+/// Result of a first look at the arguments of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentsSeen {
+    /// They fit the schema, or there is none.
+    Valid,
+    /// They are large for their schema, and have to be checked.
+    Large,
+    /// They violate the schema.
+    Invalid(ArgumentsError),
+    /// They have to be checked, and completed or replaced as configured.
+    Incomplete,
 }
 
-impl<T> Permitted<T> {
-    // Private to this module, so that no other code can permit a call.
-    pub(super) fn new(inner: Box<T>, target: CallTarget, slot: Option<InFlightSlot>) -> Self {
-        Self { inner, target, slot, pass: None }
-    }
+/// The user's consent to a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Confirmation {
+    /// The user was not asked.
+    #[default]
+    Missing,
+    /// The user has agreed to this very call, as a sealed state proves.
+    Given(Box<StateId>),
+}
 
-    pub(super) fn watched_by(self, pass: Option<BreakerPass>) -> Self {
-        Self { pass: pass.map(Box::new), ..self }
-    }
-
-    /// Returns the permitted call or subscription.
-    pub fn get(&self) -> &T {
-        &self.inner
-    }
-
-    /// Returns the destination.
-    pub fn target(&self) -> &CallTarget {
-        &self.target
-    }
-
-    /// Takes the watch that records the end of the call, if there is one.
-    pub fn take_watch(&mut self) -> Option<Box<dyn ReplyWatch>> {
-        self.pass.take().map(|pass| pass as Box<dyn ReplyWatch>)
-    }
-
-    /// Takes the slot among the calls in flight, to be held with the reply.
-    pub fn take_slot(&mut self) -> Option<InFlightSlot> {
-        self.slot.take()
+impl Confirmation {
+    /// Returns true if the user has agreed.
+    pub fn is_given(&self) -> bool {
+        matches!(self, Self::Given(_))
     }
 }

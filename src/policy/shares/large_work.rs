@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::call::{Failure, InternalFault};
 
+use super::Holder;
 use super::holder_slots::HolderSlots;
-use super::shares::Holder;
 
 /// Runs the work on large messages.
 #[derive(Debug)]

@@ -16,21 +16,21 @@ use super::bucket_store::{BucketStore, MOST_KEYS};
 
 /// One token bucket.
 #[derive(Debug)]
-pub(super) struct Bucket(DefaultDirectRateLimiter);
+pub(crate) struct Bucket(DefaultDirectRateLimiter);
 
 impl Bucket {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         Self(RateLimiter::direct(quota(rate)))
     }
 
-    pub(super) fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(crate) fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
         self.0.check().map_err(|until| {
             over_limit(name(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
 
     /// Checks a call that counts as `cost`.
-    pub(super) fn check_cost(
+    pub(crate) fn check_cost(
         &self,
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
@@ -49,21 +49,21 @@ impl Bucket {
 
 /// One token bucket for each client address.
 #[derive(Debug)]
-pub(super) struct AddressBuckets(KeyedBuckets<IpAddr>);
+pub(crate) struct AddressBuckets(KeyedBuckets<IpAddr>);
 
 impl AddressBuckets {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         Self(KeyedBuckets::new(rate))
     }
 
-    pub(super) fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
+    pub(crate) fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
         self.0.check(&network(address), cost, || "client".into())
     }
 }
 
 /// One token bucket for each of possibly many keys.
 #[derive(Debug)]
-pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
+pub(crate) struct KeyedBuckets<K: Clone + Eq + Hash> {
     limiter: RateLimiter<K, BucketStore<K>, DefaultClock>,
     /// Number of checked requests. Counted here, because counting the keys takes a lock on every
     /// shard of their map.
@@ -73,7 +73,7 @@ pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         Self {
             limiter: RateLimiter::new(quota(rate), BucketStore::default(), DefaultClock::default()),
             checks: AtomicUsize::new(0),
@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         }
     }
 
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         key: &K,
         cost: NonZeroU32,
@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
 /// Returns the address that limits apply to: the /64 network of an IPv6 address, since one client
 /// has all of it, and one address for this whole machine, 127.0.0.0/8 and `::1`, for the same
 /// reason.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
             let [a, b, c, d, ..] = v6.segments();

@@ -9,23 +9,15 @@ use http::HeaderMap;
 use crate::call::{ArgumentsError, Call, Context, Failure, Params};
 use crate::catalog::{CoercedArguments, Tool};
 use crate::config::ArgumentsChoice;
+use crate::policy::scopes::ToolAddress;
+use crate::policy::shares::Holder;
+use crate::policy::shares::large_work::Patience;
+use crate::policy::target::{ArgumentsSeen, CallTarget};
+use crate::policy::transforms::{complete_arguments, explain_to_client};
 use crate::text::clip;
 
-use super::transforms::{complete_arguments, explain_to_client};
-use super::{CallTarget, Patience, Policy, ServerLimits, ToolAddress, charged};
-
-/// Result of a first look at the arguments of a call.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ArgumentsSeen {
-    /// They fit the schema, or there is none.
-    Valid,
-    /// They are large for their schema, and have to be checked.
-    Large,
-    /// They violate the schema.
-    Invalid(ArgumentsError),
-    /// They have to be checked, and completed or replaced as configured.
-    Incomplete,
-}
+use super::Policy;
+use super::registry::ServerLimits;
 
 impl Policy {
     /// Checks arguments that are not plainly valid, and replaces those that are coerced: the
@@ -147,7 +139,7 @@ impl Policy {
             retry_after: ARGUMENT_CHECK_RETRY_AFTER,
         };
         let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
-        self.limits.large_work.run(&charged(context), patience, check).await
+        self.limits.large_work.run(&Holder::of_context(context), patience, check).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Failed attempts with keys and tokens, counted by address.
 //!
-//! It has a rate of its own: only failures are charged to it, while [`rate`](super::rate) charges
+//! It has a rate of its own: only failures are charged to it, while [`rate`](crate::policy::shares::rate) charges
 //! every request that it lets through.
 
 use std::collections::HashMap;
@@ -13,12 +13,11 @@ use tokio::time::Instant;
 use crate::call::Failure;
 use crate::clock;
 use crate::config::Rate;
-
-use super::rate::network;
+use crate::policy::shares::rate::network;
 
 /// Limits the failed attempts of each address.
 #[derive(Debug)]
-pub(super) struct FailedLogins {
+pub(crate) struct FailedLogins {
     /// Time in which one failure is forgotten.
     each: Duration,
     /// Time in which a full burst of failures of one address is forgotten.
@@ -37,7 +36,7 @@ struct FailingAddresses {
 }
 
 impl FailedLogins {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         let each = (rate.per / rate.count.get()).max(Duration::from_nanos(1));
         let (until, sweep_at, sweep_after) = (HashMap::new(), MANY_ADDRESSES, clock::now());
         let addresses = FailingAddresses { until, sweep_at, sweep_after };
@@ -48,7 +47,7 @@ impl FailedLogins {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub(super) fn check(&self, address: IpAddr, now: Instant) -> Result<(), Failure> {
+    pub(crate) fn check(&self, address: IpAddr, now: Instant) -> Result<(), Failure> {
         let until = self.addresses.lock().until.get(&network(address)).copied();
         let owed = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let retry_after = (owed + self.each).saturating_sub(self.all);
@@ -60,7 +59,7 @@ impl FailedLogins {
 
     /// Records a failed attempt. Concurrent attempts may exceed the rate: an address never waits
     /// for longer than a full burst takes.
-    pub(super) fn record(&self, address: IpAddr, now: Instant) {
+    pub(crate) fn record(&self, address: IpAddr, now: Instant) {
         let mut addresses = self.addresses.lock();
         if addresses.until.len() >= addresses.sweep_at && now >= addresses.sweep_after {
             addresses.until.retain(|_, until| *until > now);

@@ -3,7 +3,7 @@
 //! The question is asked after the rules and the arguments were checked, so that it never concerns
 //! a call that cannot be made, and before a slot is taken, because a question must not hold one. A
 //! sealed state, bound to the caller and to the digest of the request, proves the user's consent:
-//! `pipeline` opens it. It is valid for one call ([`used_consents`](super::used_consents)).
+//! `pipeline` opens it. It is valid for one call ([`used_consents`](crate::policy::shares::used_consents)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,15 @@ use crate::call::{
 use crate::catalog::Tool;
 use crate::clock;
 use crate::config::{Config, ConfirmChoice, ServerConfig};
-use crate::era::state::StateId;
 use crate::mcp::question::ELICITATION;
+use crate::policy::shares::Holder;
+use crate::policy::shares::large_work::Patience;
+use crate::policy::shares::used_consents::ConsentClaim;
+use crate::policy::target::{ArgumentsSeen, CallTarget, Confirmation};
 use crate::telemetry::audit::{ArgumentBounds, RedactionRules, RenderFault};
 use crate::text::{clip, escape_invisible};
 
-use super::arguments::ArgumentsSeen;
-use super::used_consents::ConsentClaim;
-use super::{CallTarget, Patience, Policy, charged};
-
-/// The user's consent to a call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Confirmation {
-    /// The user was not asked.
-    #[default]
-    Missing,
-    /// The user has agreed to this very call, as a sealed state proves.
-    Given(Box<StateId>),
-}
-
-impl Confirmation {
-    /// Returns true if the user has agreed.
-    pub fn is_given(&self) -> bool {
-        matches!(self, Self::Given(_))
-    }
-}
+use super::Policy;
 
 /// Calls that need the user's consent.
 #[derive(Debug)]
@@ -177,7 +161,8 @@ impl Policy {
         let failure =
             Failure::OverLimit { limit: "confirmations".into(), retry_after: CONFIRMATION_RETRY };
         let patience = Patience { longest: LONGEST_WAIT, failure };
-        let (holder, rules, call) = (charged(&call.context), Arc::clone(rules), call.clone());
+        let (holder, rules, call) =
+            (Holder::of_context(&call.context), Arc::clone(rules), call.clone());
         let asked = self.large_work().run(&holder, patience, move || rules.question(&call)).await?;
         asked.map_err(Failure::NotConfirmed)
     }
@@ -211,7 +196,7 @@ impl Policy {
         let Confirmation::Given(state) = &target.confirmation else {
             return Err(Failure::NotConfirmed(ConfirmationError::NotAsked));
         };
-        let (consents, holder) = (&self.limits.consents, charged(context));
+        let (consents, holder) = (&self.limits.consents, Holder::of_context(context));
         let claim = consents.claim(&holder, **state, clock::unix_now())?;
         Ok(Some(Box::new(claim)))
     }
@@ -233,6 +218,7 @@ mod tests {
     use super::*;
     use crate::call::{Params, StateError};
     use crate::catalog::HeaderRules;
+    use crate::era::state::StateId;
     use crate::policy::LimitRegistry;
     use crate::upstream::tests::{call, config, target};
 

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use super::shares::Holder;
+use super::Holder;
 
 /// The slots of all holders.
 #[derive(Debug)]
-pub(super) struct HolderSlots {
+pub(crate) struct HolderSlots {
     each: usize,
     known: Mutex<KnownHolders>,
 }
@@ -25,21 +25,21 @@ struct KnownHolders {
 
 /// The slots of one holder.
 #[derive(Debug)]
-pub(super) struct OwnSlots {
+pub(crate) struct OwnSlots {
     slots: Arc<Semaphore>,
     /// Number of the holder's waiting calls.
-    pub(super) waiting: AtomicUsize,
+    pub(crate) waiting: AtomicUsize,
 }
 
 impl HolderSlots {
     /// Creates `each` slots for every holder.
-    pub(super) fn new(each: usize) -> Self {
+    pub(crate) fn new(each: usize) -> Self {
         let known = KnownHolders { slots: HashMap::new(), sweep_at: KEPT_UNUSED_HOLDERS };
         Self { each, known: Mutex::new(known) }
     }
 
     /// Returns the slots of one holder.
-    pub(super) fn find(&self, holder: &Holder) -> Arc<OwnSlots> {
+    pub(crate) fn find(&self, holder: &Holder) -> Arc<OwnSlots> {
         let mut known = self.known.lock();
         if let Some(own) = known.slots.get(holder) {
             return Arc::clone(own);
@@ -57,12 +57,12 @@ impl HolderSlots {
 
 impl OwnSlots {
     /// Waits for a slot.
-    pub(super) async fn acquire(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+    pub(crate) async fn acquire(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
         Arc::clone(&self.slots).acquire_owned().await
     }
 
     /// Takes a slot if one is free.
-    pub(super) fn try_acquire(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+    pub(crate) fn try_acquire(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         Arc::clone(&self.slots).try_acquire_owned()
     }
 
