@@ -128,12 +128,7 @@ impl AnswerWriter {
         let (size, id) = (size_of(&answer), self.id.clone());
         let write = move || {
             let (status, message) = self.message_in_pieces(answer);
-            match self.wants {
-                AcceptedForm::Events if status == StatusCode::OK => {
-                    with_events(Body::pieces(OpenMessage::new(message).finish(None)))
-                }
-                _ => with_json(status, Body::pieces(message)),
-            }
+            respond(status, MessageBytes::Pieces(message), self.wants)
         };
         work_on(size, write).await.unwrap_or_else(|_| json(StatusCode::OK, write_lost_answer(&id)))
     }
@@ -203,7 +198,7 @@ pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingRespon
             Comes::Stream(first) => event_stream::open(first, steps, writer),
             Comes::Answer(Err(failure)) => {
                 let (status, message) = writer.failure(&failure);
-                let mut response = whole(status, message, writer.wants);
+                let mut response = respond(status, MessageBytes::Whole(message), writer.wants);
                 if let Some(retry) = failure.retry_after() {
                     add_retry(response.headers_mut(), retry);
                 }
@@ -216,7 +211,7 @@ pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingRespon
             }
             Comes::Answer(answer) => {
                 let (status, message) = writer.message(answer);
-                whole(status, message, writer.wants)
+                respond(status, MessageBytes::Whole(message), writer.wants)
             }
             Comes::Passing(passing) => passed(passing, &writer),
             // No response is expected.
@@ -272,13 +267,27 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
     }
 }
 
-fn whole(status: StatusCode, message: Bytes, wants: AcceptedForm) -> Response<Body> {
-    match wants {
-        AcceptedForm::Events if status == StatusCode::OK => {
-            with_events(Body::Whole(sse::message(&message)))
+/// A message of a response.
+enum MessageBytes {
+    /// In one piece, which is copied into an event.
+    Whole(Bytes),
+    /// In pieces that share the memory of a result.
+    Pieces(Vec<Bytes>),
+}
+
+/// Builds the response with a message: an event stream if the client prefers it and the request
+/// succeeded, otherwise JSON.
+fn respond(status: StatusCode, message: MessageBytes, wants: AcceptedForm) -> Response<Body> {
+    let is_event = wants == AcceptedForm::Events && status == StatusCode::OK;
+    let body = match message {
+        MessageBytes::Whole(message) if is_event => Body::Whole(sse::message(&message)),
+        MessageBytes::Whole(message) => Body::Whole(message),
+        MessageBytes::Pieces(pieces) if is_event => {
+            Body::pieces(OpenMessage::new(pieces).finish(None))
         }
-        _ => json(status, message),
-    }
+        MessageBytes::Pieces(pieces) => Body::pieces(pieces),
+    };
+    if is_event { with_events(body) } else { with_json(status, body) }
 }
 
 /// Returns the bytes of an answer, which decide if it is large.
@@ -349,11 +358,8 @@ fn around(id: &Id) -> (Bytes, Bytes) {
 
 /// Builds a response around shared bytes, which are not copied for JSON.
 pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
-    if wants == AcceptedForm::Events {
-        return with_events(Body::Whole(sse::message(&jsonrpc::response(id, &raw))));
-    }
     let (before, after) = around(id);
-    with_json(StatusCode::OK, Body::pieces([before, raw, after]))
+    respond(StatusCode::OK, MessageBytes::Pieces(vec![before, raw, after]), wants)
 }
 
 /// Builds an error response to a request, or to a message that could not be parsed as one.

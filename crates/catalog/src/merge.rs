@@ -18,7 +18,7 @@ use super::kind::Kind;
 use super::naming::{NameForm, Naming};
 use super::offers::ServerOffers;
 use super::own_tools::reserved_names;
-use super::rules::{ServerRules, ToolChange};
+use super::rules::ServerRules;
 use super::selection::Scope;
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
@@ -146,7 +146,23 @@ pub(super) struct NameCandidate<'a, T> {
     form: Option<NameForm>,
 }
 
-impl<T: ListedElement> NameCandidate<'_, T> {
+impl<'a, T: ListedElement> NameCandidate<'a, T> {
+    /// Creates a candidate with the first form of its name.
+    fn new(naming: &Naming, source: &MergeSource<'a>, kind: Kind, item: &Arc<T>) -> Self {
+        let (native, form) = (item.native().as_str(), naming.first_form());
+        Self {
+            server: source.server,
+            item: Arc::clone(item),
+            results: None,
+            description: None,
+            other_bytes: None,
+            offers: offers_of(source),
+            name: naming.public_name(form, source.server, native),
+            held: source.rules.held().holds(kind, native),
+            form: Some(form),
+        }
+    }
+
     fn origin(&self) -> ElementOrigin {
         ElementOrigin { server: self.server.clone(), native: self.item.native().clone() }
     }
@@ -254,39 +270,27 @@ fn tool_candidates<'a>(
     source: &MergeSource<'a>,
     warnings: &mut Vec<MergeFault>,
 ) -> Vec<NameCandidate<'a, Tool>> {
-    let (server, rules) = (source.server, source.rules);
+    let rules = source.rules;
     let tools = source.list.map_or(&[][..], |list| &list.tools);
-    let offers = offers_of(source);
     let tools = tools.iter().filter(|tool| rules.names(Kind::Tools, tool.native.as_str()));
     tools
         .filter_map(|tool| {
-            let change = rules.override_of(tool.native.as_str());
-            let description = change.and_then(|change: &ToolChange| change.description.as_deref());
-            let first = naming.first_form();
-            let (name, form) = match change.and_then(|change| change.name.as_ref()) {
-                Some(given) => (given.to_string(), None),
-                None => (naming.public_name(first, server, tool.native.as_str()), Some(first)),
-            };
-            let settings = rules.transforms_of(tool.native.as_str());
-            let item = match settings.filter(|settings| settings.changes_listing()) {
-                Some(settings) => change_tool(server, tool, settings, warnings)?,
-                None => Arc::clone(tool),
-            };
-            let settings = settings.filter(|settings| settings.follows_results());
-            let results = settings.map(|settings| Arc::new(ResultTransform::new(tool, settings)));
-            let held = rules.held().holds(Kind::Tools, tool.native.as_str());
-            let other_bytes = None;
-            Some(NameCandidate {
-                server,
-                item,
-                results,
-                description,
-                other_bytes,
-                offers,
-                name,
-                held,
-                form,
-            })
+            let mut candidate = NameCandidate::new(naming, source, Kind::Tools, tool);
+            if let Some(change) = rules.override_of(tool.native.as_str()) {
+                candidate.description = change.description.as_deref();
+                if let Some(given) = &change.name {
+                    candidate.name = given.to_string();
+                    candidate.form = None;
+                }
+            }
+            if let Some(settings) = rules.transforms_of(tool.native.as_str()) {
+                if settings.changes_listing() {
+                    candidate.item = change_tool(source.server, tool, settings, warnings)?;
+                }
+                let follows = settings.follows_results();
+                candidate.results = follows.then(|| Arc::new(ResultTransform::new(tool, settings)));
+            }
+            Some(candidate)
         })
         .collect()
 }
@@ -319,28 +323,10 @@ fn prompt_candidates<'a>(
     naming: &Naming,
     source: &MergeSource<'a>,
 ) -> Vec<NameCandidate<'a, CatalogItem>> {
-    let (server, first) = (source.server, naming.first_form());
     let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
-    let offers = offers_of(source);
     prompts
         .filter(|prompt| source.rules.names(Kind::Prompts, prompt.native.as_str()))
-        .map(|prompt| {
-            let name = naming.public_name(first, server, prompt.native.as_str());
-            let (results, description, other_bytes, form) = (None, None, None, Some(first));
-            let item = Arc::clone(prompt);
-            let held = source.rules.held().holds(Kind::Prompts, prompt.native.as_str());
-            NameCandidate {
-                server,
-                item,
-                results,
-                description,
-                other_bytes,
-                offers,
-                name,
-                held,
-                form,
-            }
-        })
+        .map(|prompt| NameCandidate::new(naming, source, Kind::Prompts, prompt))
         .collect()
 }
 

@@ -188,35 +188,51 @@ impl Gateway {
         let session = context.session.as_deref().map(session_digest);
         let decided = notes.rule().or(notes.permission());
         self.audit.record(&AuditRecord {
-            kind: AuditKind::List,
-            id: None,
-            parent: None,
-            principal: Some(context.principal.as_str()),
-            credential: notes.credential(),
-            actors: notes.actors(),
-            address: context.peer.map(|_| context.address),
-            profile: context.endpoint.profile(),
             method: kind.method().as_str(),
-            public: CallSubject::Nothing,
-            native: CallSubject::Nothing,
-            server: None,
-            decision: AuditDecision::Allow,
             check: decided.map_or("profile", |rule| rule.check),
             rule: decided.and_then(|rule| rule.rule.as_deref()),
-            condition_fault: None,
-            confirmation: None,
-            outcome: CallOutcome::Ok.label(),
-            reason: None,
-            code: None,
-            duration: None,
-            upstream: None,
-            request_bytes: None,
-            response_bytes: None,
             session: session.as_deref(),
-            trace_id: None,
-            arguments: None,
             shown: Some(shown),
+            ..allowed_request(AuditKind::List, context, notes)
         });
+    }
+}
+
+/// Returns the record of an allowed request without a subject, from the client of a context.
+pub(crate) fn allowed_request<'a>(
+    kind: AuditKind,
+    context: &'a Context,
+    notes: &'a AuditNotes,
+) -> AuditRecord<'a> {
+    AuditRecord {
+        kind,
+        id: None,
+        parent: None,
+        principal: Some(context.principal.as_str()),
+        credential: notes.credential(),
+        actors: notes.actors(),
+        address: context.peer.map(|_| context.address),
+        profile: context.endpoint.profile(),
+        method: "",
+        public: CallSubject::Nothing,
+        native: CallSubject::Nothing,
+        server: None,
+        decision: AuditDecision::Allow,
+        check: DEFAULT_CHECK,
+        rule: None,
+        condition_fault: None,
+        confirmation: None,
+        outcome: CallOutcome::Ok.label(),
+        reason: None,
+        code: None,
+        duration: None,
+        upstream: None,
+        request_bytes: None,
+        response_bytes: None,
+        session: None,
+        trace_id: None,
+        arguments: None,
+        shown: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::call::{AuditNotes, Context, Failure};
 use crate::mcp::{Era, Method};
-use crate::pipeline::record::audit::{DEFAULT_CHECK, limit_of};
+use crate::pipeline::record::audit::{DEFAULT_CHECK, allowed_request, limit_of};
 use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
     AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest,
@@ -56,14 +56,6 @@ impl Gateway {
         let method = if is_legacy { Method::ResourcesSubscribe } else { Method::Listen };
         let session = context.session.as_deref().map(session_digest);
         self.audit.record(&AuditRecord {
-            kind: AuditKind::Subscribe,
-            id: None,
-            parent: None,
-            principal: Some(context.principal.as_str()),
-            credential: notes.credential(),
-            actors: notes.actors(),
-            address: context.peer.map(|_| context.address),
-            profile: context.endpoint.profile(),
             method: method.as_str(),
             public: uri.map_or(CallSubject::Nothing, CallSubject::Resource),
             native,
@@ -71,19 +63,10 @@ impl Gateway {
             decision,
             check: rule.map_or(by_default, |rule| rule.check),
             rule: rule.and_then(|rule| rule.rule.as_deref()).or(limit),
-            condition_fault: None,
-            confirmation: None,
             outcome: ended,
             reason,
-            code: None,
-            duration: None,
-            upstream: None,
-            request_bytes: None,
-            response_bytes: None,
             session: session.as_deref(),
-            trace_id: None,
-            arguments: None,
-            shown: None,
+            ..allowed_request(AuditKind::Subscribe, context, notes)
         });
     }
 }

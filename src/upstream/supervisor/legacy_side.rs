@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::clock;
 use crate::mcp::{Era, ProtocolVersion, code};
 use crate::upstream::UpstreamError;
@@ -36,8 +37,10 @@ pub(crate) struct LegacySide(Mutex<LegacyVerdict>);
 #[derive(Debug)]
 struct LegacyVerdict {
     support: LegacySupport,
-    /// Number of failed attempts since the last success.
-    failures: u32,
+    /// Number of refusals since the last success.
+    refusals: u32,
+    /// Waits after failed attempts.
+    waits: Backoff,
     /// Time at which the server refused to speak Legacy, in seconds since 1970, if the verdict is
     /// based on a refusal.
     refused_at: Option<u64>,
@@ -55,9 +58,13 @@ impl LegacySide {
         let refused_at = known.and_then(|known| known.legacy_refused);
         let refused_at = refused_at
             .filter(|at| now.checked_sub(*at).is_some_and(|age| age < LONGEST_ASSUMED.as_secs()));
-        let (support, failures, wait) = match refused_at {
-            Some(_) => (LegacySupport::Refuted, 1, LAST_RETRY),
-            None => (LegacySupport::Untried, 0, Duration::ZERO),
+        let mut waits = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        let (support, wait) = match refused_at {
+            Some(_) => {
+                waits.next_wait();
+                (LegacySupport::Refuted, LAST_RETRY)
+            }
+            None => (LegacySupport::Untried, Duration::ZERO),
         };
         // Only a Legacy child produces a verdict on the lists of a Modern server.
         let was_spoken = known.is_some_and(|known| {
@@ -66,7 +73,9 @@ impl LegacySide {
                     && known.dependence.found == ListDependence::Independent
         });
         let retry_at = clock::now() + wait;
-        Self(Mutex::new(LegacyVerdict { support, failures, refused_at, was_spoken, retry_at }))
+        let refusals = 0;
+        let verdict = LegacyVerdict { support, refusals, waits, refused_at, was_spoken, retry_at };
+        Self(Mutex::new(verdict))
     }
 
     /// Returns the time at which the server refused to speak Legacy, in seconds since 1970, if the
@@ -110,7 +119,8 @@ impl LegacySide {
     pub(crate) fn confirm(&self, version: ProtocolVersion) -> bool {
         let mut verdict = self.0.lock();
         let confirmed = LegacySupport::Spoken(version);
-        verdict.failures = 0;
+        verdict.refusals = 0;
+        verdict.waits.reset();
         std::mem::replace(&mut verdict.support, confirmed) != confirmed
     }
 
@@ -128,25 +138,22 @@ impl LegacySide {
                 if !refuses || now < verdict.retry_at {
                     return LegacyDoubt::None;
                 }
-                verdict.failures += 1;
-                verdict.retry_at = now + REFUSAL_PAUSE;
-                if verdict.failures < MOST_REFUSALS {
+                verdict.refusals += 1;
+                if verdict.refusals < MOST_REFUSALS {
+                    verdict.waits.next_wait();
+                    verdict.retry_at = now + REFUSAL_PAUSE;
                     return LegacyDoubt::None;
                 }
             }
-            LegacySupport::Untried if refuses || is_plain || !is_answer(fault) => {
-                verdict.failures = 1;
-            }
+            LegacySupport::Untried if refuses || is_plain || !is_answer(fault) => {}
             LegacySupport::Untried => return LegacyDoubt::Unclear,
             // Of many simultaneous attempts, only the one that was due counts.
-            LegacySupport::Refuted if is_plain && owner.lists() => {
-                verdict.failures = verdict.failures.saturating_add(1);
-            }
+            LegacySupport::Refuted if is_plain && owner.lists() => {}
             LegacySupport::Refuted => return LegacyDoubt::None,
         }
         verdict.refused_at = refuses.then(|| clock::unix_now().as_secs());
-        let wait = if refuses { LAST_RETRY } else { retry_after(verdict.failures) };
-        verdict.retry_at = now + wait;
+        let wait = verdict.waits.next_wait();
+        verdict.retry_at = now + if refuses { LAST_RETRY } else { wait };
         match std::mem::replace(&mut verdict.support, LegacySupport::Refuted) {
             LegacySupport::Refuted => LegacyDoubt::None,
             LegacySupport::Untried | LegacySupport::Spoken(_) => LegacyDoubt::Refuted,
@@ -181,10 +188,6 @@ fn is_refusal(fault: &UpstreamError) -> bool {
 /// Returns true if the server responded, so that it may have objected to the declaration.
 fn is_answer(fault: &UpstreamError) -> bool {
     matches!(fault, UpstreamError::Refused { .. } | UpstreamError::Status { .. })
-}
-
-fn retry_after(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(6)).min(LAST_RETRY)
 }
 
 /// Time before the first new attempt after a failure in Legacy. Each further failure doubles it.

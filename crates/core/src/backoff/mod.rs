@@ -1,9 +1,8 @@
 //! The wait before another attempt: a restart, a reconnect, another list request.
 //!
 //! A [`Backoff`] counts failures and returns the length of the next wait. The caller measures the
-//! time, provides the random numbers, waits, and decides when to give up. Loops that retry use it;
-//! one place does not: the Legacy side of a server in `upstream::supervisor` has its next attempt
-//! as a point in time and doubles the interval itself.
+//! time, provides the random numbers, waits, and decides when to give up. All loops that retry use
+//! it.
 
 use std::time::Duration;
 
