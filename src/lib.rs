@@ -2,7 +2,7 @@
 //!
 //! The modules below are listed in the order in which a call travels, from the person at the
 //! terminal to the bytes on the wire. A module may use those listed after it, never one before it;
-//! `tests/architecture.rs` enforces that.
+//! `tests/architecture` enforces that.
 //!
 //! Start with [`pipeline`], which shows a call from beginning to end.
 

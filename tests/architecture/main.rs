@@ -1,10 +1,19 @@
 //! Holds the architecture: the direction of use between crates and between modules, the length of
-//! files, and an introduction in every module.
+//! files, an introduction in every module, and the targets of log lines.
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test")]
+
+mod log_targets;
+mod manifests;
+mod paths;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use manifests::{dependencies, manifest};
+use paths::{expand, paths, uses};
+use sources::{Source, root, source_folders, sources, sources_below};
 
 /// The libraries in the order of use: a library uses those of later groups, none of its own or an
 /// earlier one. Some of them are still modules of the gateway.
@@ -224,31 +233,6 @@ fn uses_against(area: &Area) -> BTreeMap<(String, String), Vec<usize>> {
 }
 
 #[test]
-fn each_log_line_of_a_library_has_the_target_of_its_module_in_the_gateway() {
-    let mut count = 0;
-    for library in libraries() {
-        for file in sources_below(&root().join("crates").join(&library).join("src")) {
-            let module = [library.replace('-', "_")].into_iter().chain(file.parts());
-            let module = module.collect::<Vec<_>>().join("::");
-            let former = FORMER_PATHS
-                .iter()
-                .find_map(|(path, former)| Some(format!("{former}{}", module.strip_prefix(path)?)));
-            let expected = format!("\"trunkline::{}\"", former.unwrap_or(module));
-            for (line, target) in log_targets(&file.text) {
-                count += 1;
-                assert!(
-                    target == Some(&*expected)
-                        || target.is_some_and(|own| OWN_TARGETS.contains(&own)),
-                    "{}:{line}: filters of users expect the target {expected}: found {target:?}",
-                    file.path.display()
-                );
-            }
-        }
-    }
-    assert!(count > 10, "the log lines were found");
-}
-
-#[test]
 fn no_file_is_longer_than_500_lines() {
     let long: Vec<_> = sources()
         .into_iter()
@@ -390,6 +374,7 @@ use crate::config::Config;
         (20, "config"),
     ];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
+    assert!(group_of("jsonrpc") < group_of("core") && group_of("bench") == group_of("import"));
     let modules = modules(&root().join("src"));
     assert!(allowed(&modules, "upstream", "policy") && allowed(&modules, "listener", "pipeline"));
     assert!(!allowed(&modules, "policy", "upstream") && !allowed(&modules, "pipeline", "listener"));
@@ -399,66 +384,6 @@ use crate::config::Config;
     assert!(paths(&file).contains(&(7, sibling)), "{:?}", paths(&file));
     let file = Source { path: "crates/core/src/codec/sse/mod.rs".into(), text: text.into() };
     assert_eq!((file.module(), uses(&file)[4].1.clone()), ("codec".into(), "listener".into()));
-}
-
-#[test]
-fn the_reader_of_log_lines_sees_their_targets() {
-    let text = "\
-tracing::warn!(
-    target: CallRecord::TARGET, %error, \"x\"
-);
-// tracing::warn!(\"a comment\");
-tracing::debug!(target: \"a::b\", \"x\");
-info!(\"without\");
-";
-    let found = log_targets(text);
-    assert_eq!(
-        found,
-        [(1, Some("CallRecord::TARGET")), (6, None), (5, Some("\"a::b\""))],
-        "in the order of levels"
-    );
-}
-
-#[test]
-fn the_reader_of_manifests_sees_every_kind_of_dependency() {
-    let manifest: toml::Table = "\
-[dependencies]
-a = '1'
-[dev-dependencies]
-b = { version = '1', package = 'c' }
-[target.'cfg(unix)'.build-dependencies]
-d.workspace = true
-"
-    .parse()
-    .expect("it is TOML");
-    assert_eq!(dependencies(&manifest), ["a", "c", "d"]);
-    assert!(group_of("jsonrpc") < group_of("core") && group_of("bench") == group_of("import"));
-}
-
-/// Targets of the access log and of servers' standard error, which belong to no module.
-const OWN_TARGETS: [&str; 2] = ["CallRecord::TARGET", "\"trunkline::server\""];
-
-/// Modules of libraries that have another path in the gateway, and this path.
-const FORMER_PATHS: [(&str, &str); 4] = [
-    ("http_client::tls", "upstream::transport::http::client"),
-    ("http_client", "upstream::transport::http"),
-    ("sandbox::child", "upstream::child"),
-    ("sandbox::code_mode", "code_mode"),
-];
-
-/// Returns the line and the target of each log line, `None` for one that leaves it to `tracing`.
-fn log_targets(text: &str) -> Vec<(usize, Option<&str>)> {
-    let is_code = |at: usize| {
-        let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-        !text[start..at].contains("//") && !text[..at].ends_with(is_word)
-    };
-    let levels = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "event!(", "span!("];
-    let found = levels.iter().flat_map(|level| text.match_indices(level));
-    let found = found.filter(|(at, _)| is_code(*at)).map(|(at, level)| {
-        let target = text[at + level.len()..].trim_start().strip_prefix("target: ");
-        (line_of(text, at), target.and_then(|rest| rest.split(',').next()))
-    });
-    found.collect()
 }
 
 /// Returns the folders of `crates`, in the order of use.
@@ -475,27 +400,6 @@ fn libraries() -> Vec<String> {
 /// Returns the position of a library in the order of use; `None` if it is not listed.
 fn group_of(library: &str) -> Option<usize> {
     LIBRARIES.iter().position(|group| group.contains(&library))
-}
-
-/// Reads the `Cargo.toml` of a folder of the repository.
-fn manifest(folder: &str) -> toml::Table {
-    let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml"));
-    text.expect("a manifest").parse().expect("it is TOML")
-}
-
-/// Returns the packages that a manifest names as dependencies of any kind.
-fn dependencies(manifest: &toml::Table) -> Vec<String> {
-    let targets = manifest.get("target").and_then(toml::Value::as_table);
-    let targets = targets.into_iter().flatten().filter_map(|(_, target)| target.as_table());
-    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
-    let tables = std::iter::once(manifest).chain(targets);
-    let tables = tables.flat_map(|table| kinds.map(|kind| table.get(kind)));
-    let tables = tables.flatten().filter_map(toml::Value::as_table);
-    let named = |(name, value): (&String, &toml::Value)| {
-        let package = value.get("package").and_then(toml::Value::as_str);
-        package.unwrap_or(name).to_owned()
-    };
-    tables.flatten().map(named).collect()
 }
 
 /// Returns the modules of a crate, in the order of its `lib.rs`.
@@ -532,145 +436,6 @@ fn allowed(modules: &[String], module: &str, used: &str) -> bool {
     }
 }
 
-struct Source {
-    /// Path in the repository.
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    /// Returns the path of its module, from the root of its crate.
-    fn parts(&self) -> Vec<String> {
-        let path = self.path.with_extension("");
-        let parts = path.iter().skip_while(|part| *part != "src").skip(1);
-        let parts = parts.map(|part| part.to_string_lossy().into_owned());
-        parts.filter(|part| part != "mod").collect()
-    }
-
-    fn module(&self) -> String {
-        self.parts().first().cloned().unwrap_or_default()
-    }
-
-    /// Returns the code without comments, string literals and tests, line for line.
-    fn code(&self) -> String {
-        let mut code = String::new();
-        for line in self.text.lines() {
-            let line = line.split("//").next().unwrap_or_default();
-            // Every other piece between quotes is a string literal.
-            let line = line.replace("'\"'", "' '");
-            code.extend(line.split('"').step_by(2).flat_map(|piece| [piece, " "]));
-            code.push('\n');
-        }
-        without_tests(&code.replace("'{'", "' '").replace("'}'", "' '"))
-    }
-}
-
-/// Removes each item under `#[cfg(test)]`, and keeps its line ends.
-fn without_tests(code: &str) -> String {
-    let (mut kept, mut rest) = (String::new(), code);
-    while let Some(at) = rest.find("#[cfg(test)]") {
-        let (before, item) = rest.split_at(at);
-        kept.push_str(before);
-        let end = end_of_item(item);
-        kept.extend(item[..end].chars().filter(|character| *character == '\n'));
-        rest = &item[end..];
-    }
-    kept + rest
-}
-
-/// Returns the end of an item: after its `;`, or after its closing brace.
-fn end_of_item(item: &str) -> usize {
-    let mut depth = 0;
-    for (at, character) in item.char_indices() {
-        match character {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth <= 0 && matches!(character, ';' | '}') {
-            return at + 1;
-        }
-    }
-    item.len()
-}
-
-/// Returns every other module that a file names, with the line.
-fn uses(file: &Source) -> Vec<(usize, String)> {
-    let own = file.module();
-    let mut found: Vec<_> = paths(file)
-        .into_iter()
-        .filter_map(|(line, path)| Some((line, path.into_iter().next()?)))
-        .filter(|(_, used)| *used != own)
-        .collect();
-    found.dedup();
-    found
-}
-
-/// Returns every path that a file names by `crate`, `super` or `self`, from the root of its crate,
-/// with the line on which it begins.
-fn paths(file: &Source) -> Vec<(usize, Vec<String>)> {
-    let code = file.code();
-    let mut found = Vec::new();
-    for start in ["crate::", "super::", "self::"] {
-        for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
-            if before.is_some_and(|c| is_word(c) || c == ':') {
-                continue;
-            }
-            let (base, rest) = match start {
-                "crate::" => (Vec::new(), &code[at + start.len()..]),
-                _ => (file.parts(), &code[at..]),
-            };
-            let line = line_of(&code, at);
-            let mut named = Vec::new();
-            expand(rest, base, &mut named);
-            found.extend(named.into_iter().map(|path| (line, path)));
-        }
-    }
-    found.sort_by_key(|(line, _)| *line);
-    found
-}
-
-/// Collects the paths at the beginning of a text: one, or several in braces.
-fn expand(mut rest: &str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) {
-    loop {
-        if let Some(group) = rest.strip_prefix('{') {
-            return parts_of_group(group).for_each(|part| expand(part, path.clone(), found));
-        }
-        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        match &rest[..end] {
-            "" => path.extend(rest.starts_with('*').then(|| "*".to_owned())),
-            "super" => drop(path.pop()),
-            "self" => {}
-            word => path.push(word.to_owned()),
-        }
-        match rest[end..].strip_prefix("::") {
-            Some(next) if end > 0 => rest = next,
-            _ => return found.push(path),
-        }
-    }
-}
-
-/// Returns the parts of a group, up to its closing brace.
-fn parts_of_group(group: &str) -> impl Iterator<Item = &str> {
-    let (mut depth, mut start, mut parts) = (1, 0, Vec::new());
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 || depth == 1 && c == ',' {
-            parts.push(group[start..at].trim());
-            start = at + 1;
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    parts.into_iter().filter(|part| !part.is_empty())
-}
-
 /// Returns the folder of an area in which each name is declared that its `mod.rs` re-exports.
 fn reexports(area: &str) -> BTreeMap<String, String> {
     let path = format!("src/{area}/mod.rs");
@@ -704,52 +469,4 @@ fn folder_of<'a>(
         return Some(name);
     }
     Some(reexports.get(name).map_or("mod", |folder| folder))
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn line_of(code: &str, at: usize) -> usize {
-    code[..at].matches('\n').count() + 1
-}
-
-/// Returns every file of the workspace that is not a test.
-fn sources() -> Vec<Source> {
-    let files: Vec<_> = source_folders().iter().flat_map(|folder| sources_below(folder)).collect();
-    assert!(files.len() > 50, "the sources were found");
-    files
-}
-
-/// Returns every file below a folder that is not a test.
-fn sources_below(folder: &Path) -> Vec<Source> {
-    let mut folders = vec![folder.to_owned()];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a folder").map(Result::unwrap) {
-            let path = entry.path();
-            let is_test = path.file_stem().is_some_and(|name| name == "tests");
-            if is_test {
-                continue;
-            }
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let text = std::fs::read_to_string(&path).expect("it is text");
-                let path = path.strip_prefix(root()).expect("it is below").to_owned();
-                files.push(Source { path, text });
-            }
-        }
-    }
-    files
-}
-
-/// Returns the source folders of the gateway and of the libraries.
-fn source_folders() -> Vec<PathBuf> {
-    let libraries = libraries().into_iter().map(|library| format!("crates/{library}/src"));
-    std::iter::once("src".to_owned()).chain(libraries).map(|folder| root().join(folder)).collect()
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
