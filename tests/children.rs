@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
@@ -18,6 +18,11 @@ use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
 use trunkline::child::{Child, ChildSpec, Guardian, SpawnError};
 use trunkline::codec::lines::{LineError, LineReader};
+
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use waiting::until;
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 
@@ -51,11 +56,7 @@ fn runs(id: i32) -> bool {
 }
 
 async fn ends(id: i32) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while runs(id) {
-        assert!(Instant::now() < deadline, "process {id} still runs");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| !runs(id)).await;
 }
 
 fn kill(id: i32, signal: Signal) {
@@ -238,7 +239,13 @@ async fn a_guardian_outlives_signals_and_is_replaced_when_killed() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         kill(first, signal);
     }
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The signals have been delivered.
+    until(|| signal_mask(first, "ShdPnd:").is_none_or(|pending| pending == 0)).await;
+    // The guardian still reads changes.
+    let (three, _stdin_three, _stdout_three) =
+        Child::spawn(&server, &ChildSpec::new("cat"), &guardian).unwrap();
+    drop(three);
+    assert_eq!(guardian.id(), u32::try_from(first).ok());
     assert!(runs(first), "the guardian obeyed a signal");
 
     kill(first, Signal::KILL);
@@ -267,17 +274,16 @@ async fn a_guardian_that_is_not_needed_does_not_run_until_there_is_a_child() {
 
 /// Waits until process `id` catches SIGTERM.
 async fn listens_for_signals(id: i32) {
-    let caught = || {
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-        let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
-        Some(mask & (1 << (Signal::QUIT.as_raw() - 1)) != 0 && mask & (1 << 14) != 0)
-    };
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while caught() != Some(true) {
-        assert!(Instant::now() < deadline, "the guardian never came up");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let is_caught = |mask: u64, number: i32| mask & (1 << (number - 1)) != 0;
+    let are_caught = |mask| is_caught(mask, Signal::QUIT.as_raw()) && is_caught(mask, 15);
+    until(|| signal_mask(id, "SigCgt:").is_some_and(are_caught)).await;
+}
+
+/// Returns a set of signals of a process, as the kernel names it.
+fn signal_mask(id: i32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
 }
 
 #[tokio::test]

@@ -32,6 +32,8 @@ mod starts;
 mod temporary_files;
 #[path = "sandbox/users.rs"]
 mod users;
+#[path = "support/waiting.rs"]
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -250,13 +252,7 @@ async fn a_sandboxed_child_is_stopped_with_its_group_and_leaves_no_files() {
         .await
         .unwrap()
         .unwrap();
-    for _ in 0..500 {
-        if !folder.exists() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} is left", folder.display());
+    waiting::until(|| !folder.exists()).await;
 }
 
 /// Runs the launcher with a policy.

@@ -12,8 +12,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::{Process, eventually, holds_within, text};
+use crate::process::{Process, eventually, text};
 use crate::support::gateway::key_digest;
+use crate::waiting::holds_within;
 
 #[test]
 fn a_file_that_is_written_in_place_is_never_read_half_way() {

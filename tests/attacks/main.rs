@@ -63,6 +63,7 @@ use trunkline::mcp::ProtocolVersion;
 
 use support::client_table;
 use support::gateway::Builder;
+use support::waiting;
 
 const ATTACKER: &str = "key-of-the-attacker";
 const BYSTANDER: &str = "key-of-the-bystander";

@@ -17,6 +17,8 @@ mod commands;
 mod import;
 #[path = "../system/process.rs"]
 mod process;
+#[path = "../support/waiting.rs"]
+mod waiting;
 mod policy;
 mod quotas;
 mod sandbox;

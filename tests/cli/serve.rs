@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::process::{Process, TRUNKLINE, Tag, eventually, holds_within, text};
+use super::process::{Process, TRUNKLINE, Tag, eventually, text};
+use super::waiting::holds_within;
 use super::{DONE, FAILURE, clock, file, trunkline};
 
 #[test]

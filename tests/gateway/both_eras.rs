@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::input::{ann, asking, dialogue, form, required};
 use crate::support::gateway::of;
 use crate::support::upstream::{MOMENT, Received, offers, tool};
-use crate::support::{Client, Gateway, Step, Upstream, until, within};
+use crate::support::{Client, Gateway, Step, Upstream, until, until_async};
 
 /// Starts a Modern server that appears as another one to Legacy clients. The tool `who` names the
 /// called side; `ask` works in Legacy only.
@@ -40,26 +40,17 @@ async fn who_is_there(client: &Client) -> String {
 
 /// Waits until the client is served in Legacy again, and checks that it is never served in Modern.
 async fn served_in_legacy(client: &Client) {
-    within(async {
-        loop {
-            match &*who_is_there(client).await {
-                "\"legacy\"" => return,
-                other => assert_ne!(other, "\"modern\""),
-            }
-            tokio::time::sleep(MOMENT).await;
-        }
+    until_async(async || {
+        let side = who_is_there(client).await;
+        assert_ne!(side, "\"modern\"");
+        side == "\"legacy\""
     })
     .await;
 }
 
 /// Waits until the client has this list.
 async fn listed(client: &Client, names: &[&str]) {
-    within(async {
-        while client.tool_names().await != names {
-            tokio::time::sleep(MOMENT).await;
-        }
-    })
-    .await;
+    until_async(async || client.tool_names().await == names).await;
 }
 
 #[tokio::test]
@@ -322,12 +313,7 @@ async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
     // Meanwhile the server accepts Legacy requests.
     legacy.release(1);
     let other = client().offering(json!({ "roots": {} })).await;
-    within(async {
-        while who(&other).await != "legacy" {
-            tokio::time::sleep(MOMENT).await;
-        }
-    })
-    .await;
+    until_async(async || who(&other).await == "legacy").await;
     able.respond(&asked["id"], ann()).await;
     let said = reply.said().await;
     assert_eq!(said.result()["content"][0]["text"], "modern");

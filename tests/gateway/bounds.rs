@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::support::{Gateway, Upstream, until, within};
+use crate::support::{Gateway, Upstream, until, until_async};
 
 #[tokio::test]
 async fn a_server_lists_so_many_tools_and_no_more() {
@@ -29,12 +29,7 @@ async fn instances(gateway: &Gateway) -> u64 {
 }
 
 async fn wait_for_instances(gateway: &Gateway, so_many: u64) {
-    within(async {
-        while instances(gateway).await != so_many {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until_async(async || instances(gateway).await == so_many).await;
 }
 
 #[tokio::test]

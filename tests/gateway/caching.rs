@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::client::Client;
 use crate::support::upstream::tool;
-use crate::support::{Gateway, Said, Step, Upstream, client_table, until};
+use crate::support::{Gateway, Said, Step, Upstream, client_table, until, until_async};
 
 const RESOURCES: &str = "notifications/resources/list_changed";
 
@@ -193,14 +193,9 @@ async fn a_list_of_each_kind_is_fetched_again_when_it_is_no_longer_fresh() {
     let gateway = Gateway::with("s", upstream.http()).start().await;
     upstream.lists("prompts", [json!({ "name": "new" })]);
     let client = gateway.modern();
-    let seen = async {
-        loop {
-            let said = client.request("prompts/list", json!({})).await;
-            if said.result()["prompts"][0]["name"] == "s__new" {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    crate::support::within(seen).await;
+    until_async(async || {
+        let said = client.request("prompts/list", json!({})).await;
+        said.result()["prompts"][0]["name"] == "s__new"
+    })
+    .await;
 }

@@ -1,16 +1,14 @@
 //! Number of a server's children, and their clients.
 
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use serde_json::{Value, json};
 
 use super::input::{ann, ask, asking, form, retry};
 use crate::support::gateway::of;
 use crate::support::upstream::{Received, every_kind, tool};
-use crate::support::{Gateway, Host, Kind, Step, Upstream, Way, client_table, within};
+use crate::support::{Gateway, Host, Kind, Step, Upstream, Way, client_table, until_async};
 
 const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
 
@@ -154,12 +152,7 @@ async fn a_child_that_changes_its_own_list_changes_it_for_its_clients() {
     assert!(!able.call("s__echo", json!({})).await.is_error());
     changed.store(true, Ordering::SeqCst);
     upstream.announce().await;
-    within(async {
-        while able.tool_names().await != ["s__new"] {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until_async(async || able.tool_names().await == ["s__new"]).await;
     assert_eq!(gateway.legacy().await.tool_names().await, ["s__echo"]);
 }
 

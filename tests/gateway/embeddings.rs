@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::Client;
@@ -11,7 +10,7 @@ use crate::support::client::Client;
 use crate::support::embeddings::write_model;
 use crate::support::embeddings::{Answering, VectorService};
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Step, Upstream, client_table, until, within};
+use crate::support::{Gateway, Step, Upstream, client_table, until, until_async};
 
 const SEARCH: &str = "[profiles.default]\ndiscovery = \"search\"\n";
 /// Words and their meanings. No definition contains the last two, and none has a similar spelling.
@@ -192,12 +191,7 @@ async fn a_service_that_fails_leaves_search_to_the_words() {
         // It is not asked for a while, and then asked again.
         assert_eq!(service.texts().len(), 4, "{answering:?}");
         service.answers(Answering::Rightly);
-        within(async {
-            while found(&gateway.modern(), "zorblax").await.0.is_empty() {
-                sleep(Duration::from_millis(50)).await;
-            }
-        })
-        .await;
+        until_async(async || !found(&gateway.modern(), "zorblax").await.0.is_empty()).await;
     }
 }
 

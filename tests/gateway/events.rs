@@ -1,18 +1,16 @@
 //! Lifecycle events to a webhook, a program and a file: their content and their order.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::time::Duration;
-
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::Builder;
 use crate::support::webhook::{
     ENDLESS, SILENT, Webhook, down_address, event_section, own_certificate,
 };
-use crate::support::{Gateway, Step, Upstream, client_table, json_lines, until, within};
+use crate::support::{Gateway, Step, Upstream, client_table, json_lines, until, until_async};
 
 fn sending(upstream: &Upstream, events: &str) -> Builder {
     Gateway::with("s", upstream.http()).toml(events)
@@ -32,12 +30,7 @@ async fn count(gateway: &Gateway, outcome: &str) -> u64 {
 
 /// Waits until an event was dropped.
 async fn given_up(gateway: &Gateway) {
-    within(async {
-        while count(gateway, "given_up").await != 1 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until_async(async || count(gateway, "given_up").await == 1).await;
 }
 
 #[tokio::test]

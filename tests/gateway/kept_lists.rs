@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::support::gateway::Builder;
 use crate::support::upstream::{Era, tool};
-use crate::support::{Client, Gateway, Step, Upstream, within};
+use crate::support::{Client, Gateway, Step, Upstream, until_async};
 
 /// Configures a gateway with one server that keeps lists in its folder.
 fn keeping(lines: &str) -> Builder {
@@ -33,12 +33,7 @@ fn hold_list(upstream: &Upstream, name: &'static str) {
 
 /// Waits until the client has this list.
 async fn listed(client: &Client, names: &[&str]) {
-    within(async {
-        while client.tool_names().await != names {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until_async(async || client.tool_names().await == names).await;
 }
 
 #[tokio::test]

@@ -1,14 +1,12 @@
 //! `POST /servers/NAME/refresh` on the admin listener.
 
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use serde_json::{Value, json};
 
 use crate::support::api::{Page, PlainApi};
 use crate::support::upstream::tool;
-use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind, within};
+use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind, poll_for};
 
 async fn post(gateway: &Gateway, path: &str) -> Said {
     let client = Client::plain(gateway.running.admin.unwrap());
@@ -51,14 +49,8 @@ async fn a_refresh_of_a_document_that_cannot_be_read_is_a_failure() {
     api.removes("/openapi.json");
     api.sets("/openapi.json", Page::new(500, "text/plain", "down"));
     // A recently read document is not read again.
-    let said = within(async {
-        loop {
-            let said = post(&gateway, "/servers/s/refresh").await;
-            if said.status != 200 {
-                return said;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    let said = poll_for(async || {
+        Some(post(&gateway, "/servers/s/refresh").await).filter(|said| said.status != 200)
     });
     let said = said.await;
     assert_eq!(said.status, 503, "{said:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, poll_for};
 
 #[tokio::test]
 async fn a_server_in_a_sandbox_serves_its_calls_and_restarts() {
@@ -16,14 +16,9 @@ async fn a_server_in_a_sandbox_serves_its_calls_and_restarts() {
             );
         }
         upstream.crash();
-        let said = crate::support::within(async {
-            loop {
-                let said = gateway.modern().call("s__echo", json!({ "a": 2 })).await;
-                if !said.is_error() {
-                    return said;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
+        let said = poll_for(async || {
+            let said = gateway.modern().call("s__echo", json!({ "a": 2 })).await;
+            Some(said).filter(|said| !said.is_error())
         });
         assert_eq!(said.await.text(), r#"{"a":2}"#);
     }

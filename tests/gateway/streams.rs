@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::Piece;
-use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind, within};
+use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind, until_async};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -176,12 +176,7 @@ async fn only_the_session_of_a_stream_resumes_it_and_not_for_ever() {
     }
     let whole = client.resume(&first).await.said().await;
     assert_eq!(whole.messages.len(), 3);
-    within(async {
-        while client.resume(&first).await.status() != 400 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    until_async(async || client.resume(&first).await.status() == 400).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get, get_h2, text, within};
 use crate::frames::{self, HEADERS, RST_STREAM, WINDOW_UPDATE, connect, frame_heads};
+use crate::waiting::until;
 
 #[tokio::test]
 async fn a_connection_that_never_gets_to_a_request_is_closed() {
@@ -201,16 +202,6 @@ fn hasty() -> ConnectionLimits {
 
 fn restless() -> ConnectionLimits {
     ConnectionLimits { idle: BRIEF, ..ConnectionLimits::default() }
-}
-
-/// Polls a state that has no event of its own.
-async fn until(reached: impl Fn() -> bool) {
-    within(async {
-        while !reached() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
 }
 
 async fn read_bytes_to_close(socket: &mut tokio::net::TcpStream) -> Vec<u8> {

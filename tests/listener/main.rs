@@ -13,6 +13,8 @@
 
 mod door;
 mod frames;
+#[path = "../support/waiting.rs"]
+mod waiting;
 
 mod disconnect;
 mod draining;

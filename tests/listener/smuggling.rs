@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use trunkline::listener::Settings;
 
 use crate::door::{Door, within};
+use crate::waiting::until_async;
 
 /// Interpretation of the bytes by RFC 9112.
 enum Reading {
@@ -277,12 +278,7 @@ impl Nginx {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        within(async {
-            while TcpStream::connect(address).await.is_err() {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until_async(async || TcpStream::connect(address).await.is_ok()).await;
         Self { address, _process: process, _folder: folder }
     }
 }

@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
 use trunkline::child::{Child, Guardian};
 
+use crate::waiting::until_blocking;
 use crate::{TRUNKLINE, python, sandbox};
 
 /// Starts a process in a session of its own, with a parent that exits, and prints its id.
@@ -54,11 +55,7 @@ async fn start(rest: &str) -> DaemonChild {
 }
 
 fn wait_until_gone(process: &Path) {
-    let began = Instant::now();
-    while process.exists() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{} is left", process.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_blocking(|| !process.exists());
 }
 
 #[tokio::test]
@@ -125,16 +122,9 @@ async fn a_daemon_ends_when_the_gateway_is_killed() {
     let gateway =
         gateway.args(["serve", "-c"]).arg(&config).stderr(Stdio::null()).stdout(Stdio::null());
     let mut gateway = gateway.spawn().unwrap();
-    let began = Instant::now();
-    let daemon = loop {
-        if let Ok(id) = std::fs::read_to_string(&id)
-            && !id.is_empty()
-        {
-            break Path::new("/proc").join(id);
-        }
-        assert!(began.elapsed() < Duration::from_mins(1), "the server starts");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let read = || std::fs::read_to_string(&id).unwrap_or_default();
+    until_blocking(|| !read().is_empty());
+    let daemon = Path::new("/proc").join(read());
     assert!(daemon.exists());
     gateway.kill().unwrap();
     gateway.wait().unwrap();

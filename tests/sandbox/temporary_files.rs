@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use crate::waiting::until_blocking;
 use crate::{TRUNKLINE, python, run, sandbox};
 
 #[tokio::test]
@@ -59,14 +59,9 @@ impl KilledGateway {
         let mut gateway = Command::new(TRUNKLINE);
         gateway.args(["serve", "-c"]).arg(&config).env("TMPDIR", place);
         let process = gateway.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let began = Instant::now();
-        loop {
-            match std::fs::read_to_string(&note) {
-                Ok(folder) if !folder.is_empty() => return Self { process, folder: folder.into() },
-                _ => assert!(began.elapsed() < Duration::from_mins(1), "the server starts"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let read = || std::fs::read_to_string(&note).unwrap_or_default();
+        until_blocking(|| !read().is_empty());
+        Self { process, folder: read().into() }
     }
 
     fn kill(mut self) {

@@ -19,7 +19,7 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::client::{Client, Reply, Said};
 use super::upstream::Kind;
-use super::within;
+use super::{poll_for, until, within};
 
 /// The program under test.
 pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
@@ -249,13 +249,13 @@ impl Gateway {
                 .all(|server| server["state"] != "connecting")
         })
         .await;
-        within(self.merged()).await;
+        self.merged().await;
     }
 
     /// Waits until a server takes calls and its tools are in the list.
     pub async fn ready(&self, server: &str) {
         self.in_state(server, "ready").await;
-        within(self.merged()).await;
+        self.merged().await;
     }
 
     /// Waits until a server has this state.
@@ -265,32 +265,21 @@ impl Gateway {
 
     /// Waits until the list contains the servers' newest lists.
     async fn merged(&self) {
-        loop {
+        until(|| {
             let snapshot = self.running.gateway.snapshots.load_full();
             let missing = snapshot.servers().any(|member| {
                 let list = member.server.list();
                 let merged = snapshot.plain.list(&member.config.name);
                 list.is_some_and(|list| !merged.is_some_and(|merged| merged.is_same(&list)))
             });
-            if !missing {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+            !missing
+        })
+        .await;
     }
 
     /// Waits until `/status` satisfies a condition.
     pub async fn wait_for(&self, so: impl Fn(&Value) -> bool) -> Value {
-        within(async {
-            loop {
-                let status = self.status().await;
-                if so(&status) {
-                    return status;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
-        })
-        .await
+        poll_for(async || Some(self.status().await).filter(|status| so(status))).await
     }
 
     /// Returns `/status`.

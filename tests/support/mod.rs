@@ -35,6 +35,7 @@ pub mod oauth;
 pub mod old;
 pub mod relay;
 pub mod upstream;
+pub mod waiting;
 pub mod webhook;
 
 pub use agent::{AGENTS, Agent};
@@ -46,36 +47,15 @@ pub use issuer::Issuer;
 pub use oauth::OauthServer;
 pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};
+pub use waiting::{poll_for, until, until_async, within};
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
-
-/// Waits with a time limit, which is longer than any successful step here.
-#[track_caller]
-pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
-    let caller = std::panic::Location::caller();
-    let step = Box::pin(step);
-    async move {
-        let done = tokio::time::timeout(Duration::from_secs(60), step).await;
-        done.unwrap_or_else(|_| panic!("what {caller} waits for did not happen"))
-    }
-}
 
 /// Returns the JSON lines of a file that is being written: the last one may be partial.
 pub fn json_lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Polls until a condition is true.
-#[track_caller]
-pub fn until(mut it_is_so: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    within(async move {
-        while !it_is_so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
 }

@@ -45,3 +45,5 @@ mod stdio_hosts;
 mod tasks;
 #[path = "../support/mod.rs"]
 mod support;
+
+use support::waiting;

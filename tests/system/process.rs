@@ -6,11 +6,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::waiting::holds_within;
 
 /// The program under test.
 pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
@@ -257,18 +259,6 @@ impl Tag {
 #[track_caller]
 pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
     assert!(holds_within(Duration::from_mins(1), it_is_so), "never came true: {what}");
-}
-
-/// Polls until a condition is true, with a time limit.
-pub fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
-    while !it_is_so() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    true
 }
 
 const TAG: &str = "TRUNKLINE_TEST_TAG";

@@ -15,6 +15,8 @@ use super::process::{Process, TRUNKLINE, Tag};
 use super::rmcp_client;
 use super::rmcp_server::RustServer;
 
+use crate::support::until;
+
 /// A server behind the gateway, and its features.
 struct Server {
     name: &'static str,
@@ -333,21 +335,16 @@ fn judge(column: Column, server: &Server, step: &Value, line: &Value) -> Result<
 /// Waits until the server has noticed the cancellation, which may take a moment.
 async fn noticed(behind: &Behind, server: &Server, client: &Client) -> Result<(), String> {
     let label = format!("{}-by-{}", server.name, client.name);
-    for _ in 0..500 {
-        let seen = match server.cancel.as_ref().unwrap() {
-            Cancel::Unseen(..) => true,
-            Cancel::Told => behind.rust.cancelled().contains(&label),
-            Cancel::Log => {
-                let log = std::fs::read_to_string(&behind.log).unwrap_or_default();
-                log.lines().any(|line| line == format!("cancelled slow {label}"))
-            }
-        };
-        if seen {
-            return Ok(());
+    let is_seen = || match server.cancel.as_ref().unwrap() {
+        Cancel::Unseen(..) => true,
+        Cancel::Told => behind.rust.cancelled().contains(&label),
+        Cancel::Log => {
+            let log = std::fs::read_to_string(&behind.log).unwrap_or_default();
+            log.lines().any(|line| line == format!("cancelled slow {label}"))
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Err("the server did not notice the cancellation".into())
+    };
+    let noticed = tokio::time::timeout(Duration::from_secs(5), until(is_seen)).await;
+    noticed.map_err(|_| "the server did not notice the cancellation".into())
 }
 
 /// A client's steps and their results: a line for connecting, then one a step.

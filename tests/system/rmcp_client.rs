@@ -23,6 +23,8 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData,
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use crate::support::poll_for;
+
 /// Messages and requests that the client received; each change wakes the waiting tasks.
 #[derive(Clone)]
 struct Ears {
@@ -403,23 +405,26 @@ impl Client {
         let CallToolResponse::Task(begun) = begun else {
             return Err("the call did not become a task".into());
         };
-        let id = begun.task.task_id.clone();
-        loop {
-            let params = GetTaskParams::new(id.clone());
-            let task = json!(self.service.get_task(params).await.map_err(told)?);
-            if task["status"] == "input_required" {
-                let keys = task["inputRequests"].as_object().ok_or("nothing is asked")?.keys();
-                let content = json!({ "interpretation": "technical" });
-                let answer = json!({ "action": "accept", "content": content });
-                let answers: Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
-                let answers = serde_json::from_value(Value::Object(answers)).unwrap();
-                let update = UpdateTaskParams::new(id.clone(), answers);
-                self.service.update_task(update).await.map_err(told)?;
-            } else if task["status"] != "working" {
-                return Ok(json!({ "begun": begun, "ended": task }));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        let id = &begun.task.task_id;
+        let ended = poll_for(async || self.ended_task(id.clone()).await.transpose()).await?;
+        Ok(json!({ "begun": begun, "ended": ended }))
+    }
+
+    /// Returns a task if it has ended. Answers its questions.
+    async fn ended_task(&self, id: String) -> Result<Option<Value>, String> {
+        let task = self.service.get_task(GetTaskParams::new(id.clone())).await;
+        let task = json!(task.map_err(told)?);
+        if task["status"] == "input_required" {
+            let keys = task["inputRequests"].as_object().ok_or("nothing is asked")?.keys();
+            let content = json!({ "interpretation": "technical" });
+            let answer = json!({ "action": "accept", "content": content });
+            let answers: Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
+            let answers = serde_json::from_value(Value::Object(answers)).unwrap();
+            let update = UpdateTaskParams::new(id, answers);
+            self.service.update_task(update).await.map_err(told)?;
+            return Ok(None);
         }
+        Ok(Some(task).filter(|task| task["status"] != "working"))
     }
 
     async fn call_cancel(&self, step: &Value) -> Outcome {

@@ -17,13 +17,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::process::{Process, Tag, holds_within};
+use super::process::{Process, Tag};
 use super::reload::{example, loaded, unsteady};
 use super::support::client::Kind;
 use super::support::dialogue::dialogue;
 use super::support::upstream::news::{Tell, To, UPDATED};
 use super::support::upstream::{Era, Received};
 use super::support::{Client, Reply, Step, Upstream};
+use crate::waiting::holds_within;
 
 /// Amount and duration of the load.
 #[derive(Debug, Clone, Copy)]

@@ -249,7 +249,7 @@ async fn two_hundred_principals_see_and_run_their_own_tools_and_the_log_proves_i
     let begun = Instant::now();
     let all = (0..PRINCIPALS).map(|number| play(&house, Player::of(number), begun + lasts));
     let reload = async {
-        tokio::time::sleep(lasts / 2).await;
+        house.upstream.heard("tools/call", PRINCIPALS).await;
         let after = builder(&house.upstream, &house.issuer, folder.path(), "crew");
         assert_eq!(house.gateway.reload(after).await, ReloadOutcome::Applied);
     };

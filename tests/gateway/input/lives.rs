@@ -1,11 +1,9 @@
 //! Lifetime of a question, and the ways in which it ends.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::support::upstream::MOMENT;
-use crate::support::{Gateway, Kind, Said, Step, Upstream, every_kind, until, within};
+use crate::support::{Gateway, Kind, Said, Step, Upstream, every_kind, until, until_async};
 
 use super::{Asked, ann, ask, asking, asks, both, everything, form, json_of, question, retry};
 
@@ -17,13 +15,8 @@ async fn legacy() -> Vec<Kind> {
 }
 
 async fn parked(gateway: &Gateway, so_many: usize) {
-    within(async {
-        let line = format!("trunkline_parked_calls {so_many}");
-        while !gateway.metrics().await.lines().any(|it| it == line) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    let line = format!("trunkline_parked_calls {so_many}");
+    until_async(async || gateway.metrics().await.lines().any(|it| it == line)).await;
 }
 
 /// Configures a child for each client, so that a cancelled call does not affect the next client.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Said, Step, Upstream, every_kind, within};
+use crate::support::{Gateway, Said, Step, Upstream, every_kind, until_async};
 
 use super::{
     ann, ask, asking, asks, both, dialogue, everything, form, json_of, prompt, question, required,
@@ -161,12 +161,7 @@ async fn a_client_without_a_stream_cannot_be_asked_and_the_server_hears_why() {
     for kind in &kinds {
         kind.upstream.announce().await;
         let tool = format!("{}__roots", kind.name);
-        within(async {
-            while !client.tool_names().await.contains(&tool) {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until_async(async || client.tool_names().await.contains(&tool)).await;
         let alone = client.ask_call(&tool, json!({})).accept("application/json").send().await;
         let call = client.ask_call(&tool, json!({})).message().clone();
         let batch = client.ask("x", json!({})).body(json!([call]).to_string()).send().await;

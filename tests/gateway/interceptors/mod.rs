@@ -8,7 +8,7 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::api::{Page, PlainApi};
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Said, Step, Upstream, client_table};
+use crate::support::{Gateway, Said, Step, Upstream, client_table, poll_for};
 
 /// Returns an answer with this result.
 fn result(result: &Value) -> Page {
@@ -98,14 +98,9 @@ async fn a_refused_call_is_not_sent_and_a_refused_result_is_not_shown() {
         assert_eq!(upstream.calls().len() - upstream_calls, sent, "{on}");
         let path = gateway.folder().join("audit.jsonl");
         gateway.running.gateway.audit.overview().unwrap();
-        let record = crate::support::within(async {
-            loop {
-                let text = std::fs::read_to_string(&path).unwrap_or_default();
-                if let Some(line) = text.lines().find(|line| line.contains("s__echo")) {
-                    return line.to_owned();
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
+        let record = poll_for(async || {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            text.lines().find(|line| line.contains("s__echo")).map(str::to_owned)
         })
         .await;
         assert!(record.contains("\"interceptor\"") && record.contains("check"), "{record}");

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::support::api::Page;
 use crate::support::gateway::TRUNKLINE;
-use crate::support::{Client, Gateway, OauthServer, Said, client_table, within};
+use crate::support::{Client, Gateway, OauthServer, Said, client_table, until, within};
 
 use super::{agree, call, link_in, log_in, protected};
 
@@ -431,12 +431,7 @@ async fn a_gateway_that_is_killed_while_it_renews_a_token_starts_again() {
         .spawn()
         .unwrap();
     // The token is requested when the server is listed, and no further requests follow.
-    within(async {
-        while server.token_requests().len() < 2 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    until(|| server.token_requests().len() >= 2).await;
     child.kill().await.unwrap();
     // The first refresh token has been used.
     server.gives_none("invalid_grant");

@@ -4,14 +4,14 @@
 mod ids;
 mod without_support;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::input::{ann, everything, question};
 use crate::support::gateway::Builder;
 use crate::support::upstream::tasks::{EXTENSION, State, Tasks};
-use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_kind, within};
+use crate::support::{
+    Client, Gateway, Kind, Said, Upstream, client_table, every_kind, poll_for, within,
+};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -68,15 +68,9 @@ pub async fn about(client: &Client, method: &str, id: &Value) -> Said {
 
 /// Waits until a task no longer works, and returns it.
 pub async fn settled(client: &Client, id: &Value) -> Value {
-    within(async {
-        loop {
-            let said = about(client, "tasks/get", id).await;
-            let task = said.result().clone();
-            if task["status"] != "working" {
-                return task;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    poll_for(async || {
+        let task = about(client, "tasks/get", id).await.result().clone();
+        Some(task).filter(|task| task["status"] != "working")
     })
     .await
 }

@@ -1,13 +1,11 @@
 //! Tasks behind the calls of clients without task support.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::{gateway, in_front_of, kinds, modern, name};
 use crate::input::{ann, both, dialogue_about};
 use crate::support::upstream::tasks::EXTENSION;
-use crate::support::{Client, Gateway, Kind, Upstream, every_kind, until, within};
+use crate::support::{Client, Gateway, Kind, Upstream, every_kind, until, until_async};
 
 #[tokio::test]
 async fn clients_without_task_support_receive_the_final_result() {
@@ -87,16 +85,14 @@ async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
         };
         tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
         until(|| tasks.is_cancelled("task-1")).await;
-        // Only the first instance remains, permanently.
-        for _ in 0..2 {
-            within(async {
-                while gateway.server("s").await["instance_count"] != 0 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        // Only the first instance remains, also after a later session with an instance of its own.
+        let is_alone = async || gateway.server("s").await["instance_count"] == 0;
+        until_async(&is_alone).await;
+        let later = gateway.legacy().await;
+        assert_eq!(later.call("s__echo", json!({})).await.text(), "{}");
+        assert!(!is_alone().await);
+        later.http("DELETE", "/mcp").of_session().send().await;
+        until_async(&is_alone).await;
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{House, is_refused};
 use crate::support::issuer::{SigningKey, forge, now};
-use crate::support::{Gateway, Issuer, Upstream, client_table};
+use crate::support::{Gateway, Issuer, Upstream, client_table, until};
 
 /// Checks that every request with this token is refused, in both eras and with every HTTP method.
 async fn is_refused_everywhere(house: &House, token: &str, reason: &str) {
@@ -233,9 +233,7 @@ async fn a_token_that_was_accepted_is_refused_when_it_expires() {
     let ends = now() + 2;
     let token = house.token(json!({ "exp": ends }));
     assert_eq!(house.call(&token).await.text(), "{}");
-    while now() < ends {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    until(|| now() >= ends).await;
     is_refused(&house.call(&token).await, "has expired");
 }
 

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::{House, is_refused};
 use crate::support::api::Page;
 use crate::support::issuer::SigningKey;
-use crate::support::{Gateway, Issuer, Upstream, until, within};
+use crate::support::{Gateway, Issuer, Upstream, poll_for, until, within};
 
 #[tokio::test]
 async fn a_new_key_is_fetched_when_a_token_names_it_and_an_old_one_is_dropped() {
@@ -51,21 +51,15 @@ async fn without_keys_a_token_is_neither_refused_nor_accepted() {
     let status = house.gateway.wait_for(|status| fault(status).is_string()).await;
     assert!(fault(&status).as_str().unwrap().contains("/keys answered 503"), "{status}");
     let token = house.token(json!({}));
-    let mut said = house.call(&token).await;
+    let said = house.call(&token).await;
     assert_eq!((said.status, said.code()), (503, 50_300), "{said:?}");
     assert_eq!(said.header("retry-after"), Some("1"));
     let ready = house.gateway.admin("/readyz").await;
     assert_eq!(ready.status, 200, "another gateway would have them no sooner");
     assert!(ready.body.contains("issuer idp: no keys yet"), "{}", ready.body);
     house.issuer.publishes(&[&house.issuer.key]);
-    within(async {
-        while said.status != 200 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            said = house.call(&token).await;
-        }
-    })
-    .await;
-    assert_eq!(said.text(), "{}");
+    let said = poll_for(async || Some(house.call(&token).await).filter(|it| it.status == 200));
+    assert_eq!(said.await.text(), "{}");
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
 //! Sessions and streams of users: their owners and their end.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{House, is_refused};
 use crate::support::issuer::now;
-use crate::support::{Gateway, Issuer, Said, Step, Upstream, client_table, within};
+use crate::support::{Gateway, Issuer, Said, Step, Upstream, client_table, until, within};
 
 #[tokio::test]
 async fn a_session_is_not_there_for_another_user() {
@@ -59,9 +57,7 @@ async fn a_call_ends_by_itself_when_its_token_expires_meanwhile() {
         call.message().await.expect("progress");
         calls.push((era, call));
     }
-    while now() <= ends {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until(|| now() > ends).await;
     house.upstream.release(2);
     for (era, call) in calls {
         assert_eq!(call.said().await.text(), "done", "{era}");

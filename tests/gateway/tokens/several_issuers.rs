@@ -1,13 +1,11 @@
 //! Two issuers side by side: neither can issue tokens for the users of the other.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::is_refused;
 use crate::support::client::{Ask, Client};
 use crate::support::issuer::with;
-use crate::support::{Gateway, Issuer, Said, Step, Upstream, within};
+use crate::support::{Gateway, Issuer, Said, Step, Upstream, until_async};
 
 /// A gateway that accepts the tokens of `a` and `b`, both of which name their key `first`.
 struct Union {
@@ -138,12 +136,7 @@ async fn one_issuer_without_keys_keeps_no_user_of_the_other_out() {
     let claims = union.b.claims(&union.resource());
     is_refused(&union.call(&union.a.key.sign(&claims)).await, "signature");
     union.a.publishes(&[&union.a.key]);
-    within(async {
-        while union.call(&of_a).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    until_async(async || union.call(&of_a).await.status == 200).await;
     assert_eq!(union.call(&of_b).await.text(), "{}");
 }
 

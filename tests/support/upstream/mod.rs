@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinHandle;
 
-use super::within;
+use super::{poll_for, within};
 use news::{Audience, Tell};
 use script::Behaviour;
 
@@ -129,14 +129,7 @@ impl Upstream {
 
     /// Starts the same at an address of its own over HTTP, as soon as that is free.
     pub async fn at(era: Era, address: SocketAddr) -> Self {
-        let http = within(async {
-            loop {
-                match TcpListener::bind(address).await {
-                    Ok(listener) => return listener,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-                }
-            }
-        });
+        let http = poll_for(async || TcpListener::bind(address).await.ok());
         Self::on(era, [http.await, listener(0).await])
     }
 

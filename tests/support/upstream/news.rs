@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::script::Received;
-use super::{Era, Inner, Upstream, Watching, within};
+use super::{Era, Inner, Upstream, Watching};
+use crate::support::until;
 
 pub const TOOLS: &str = "notifications/tools/list_changed";
 pub const PROMPTS: &str = "notifications/prompts/list_changed";
@@ -202,12 +203,7 @@ impl Upstream {
     /// Sends a notification to every subscribed stream. Waits until there is one.
     pub async fn tell(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
-        within(async {
-            while !self.is_heard(&tell) {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        until(|| self.is_heard(&tell)).await;
         self.tell_anyway(method, tell.params);
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::news::{Tell, To};
 use super::{Era, Inner};
+use crate::support::until;
 
 /// Steps of a call, for its received message.
 pub type Behaviour = Arc<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
@@ -237,9 +238,7 @@ impl Inner {
                 let session = call.header("mcp-session-id").unwrap_or_default().to_owned();
                 let open =
                     || self.audience.lock().unwrap().values().any(|it| it.session == session);
-                while !open() {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
+                until(open).await;
                 let asks = Some((call.question(key), session));
                 let tell =
                     Tell { method: (*method).into(), params: params.clone(), to: To::Asked, asks };

@@ -24,6 +24,8 @@ use super::process::{Process, Tag, text};
 use super::rmcp_client;
 use features::{CANCEL, FEATURES, Feature, Names, TASKS, Told, Use, cancel_label};
 
+use crate::support::until;
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Era {
     Legacy,
@@ -344,14 +346,12 @@ async fn run(
 /// Waits until the server has logged the cancellation, which may take a moment.
 async fn noticed(log: &Path, label: &str) -> Result<(), String> {
     let line = format!("cancelled slow {label}");
-    for _ in 0..500 {
+    let is_logged = || {
         let written = std::fs::read_to_string(log).unwrap_or_default();
-        if written.lines().any(|other| other == line) {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Err("the server did not notice the cancellation".into())
+        written.lines().any(|other| other == line)
+    };
+    let noticed = tokio::time::timeout(Duration::from_secs(5), until(is_logged)).await;
+    noticed.map_err(|_| "the server did not notice the cancellation".into())
 }
 
 /// Prints the rows and the number of their cells, and returns their failures.

@@ -2,14 +2,12 @@
 //! OpenAPI, at one of four paths, and may require a bearer token. An agent has the actions of the
 //! server in its file, and gets others while it runs.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::{Project, fixture, refresh};
 use crate::process::{Process, eventually};
 use crate::support::api::{Page, PlainApi};
-use crate::support::{Client, within};
+use crate::support::{Client, poll_for, until_async};
 
 fn actions() -> Value {
     serde_json::from_str(&fixture("systems/email_actions.json")).unwrap()
@@ -132,12 +130,7 @@ async fn an_agent_gets_actions_while_the_gateway_runs() {
     let agent = json!({ "agent_name": "frank", "action_server": "calendar" });
     project.has("agent_configs/frank.json", &agent.to_string());
     project.imports("action_servers.json");
-    within(async {
-        while !is_there().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until_async(is_there).await;
     gateway.ready(&["calendar"]);
     assert_eq!(frank.tool_names().await, ["calendar__send-email", "calendar__read-emails"]);
     let refused = frank.call("email_mcp__send-email", json!({ "to": "a" })).await;
@@ -150,16 +143,11 @@ async fn an_agent_gets_actions_while_the_gateway_runs() {
     more["paths"]["/delete-email"] = delete;
     calendar.sets("/openapi.json", Page::json(&more));
     // A recently read document is not read again.
-    let added = within(async {
-        loop {
-            let report = refresh(&gateway, "calendar", "").await.json();
-            if report["changed"] == true {
-                return report["lists"]["tools"]["added"].clone();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    let report = poll_for(async || {
+        let report = refresh(&gateway, "calendar", "").await.json();
+        Some(report).filter(|report| report["changed"] == true)
     });
-    assert_eq!(added.await, json!(["delete-email"]));
+    assert_eq!(report.await["lists"]["tools"]["added"], json!(["delete-email"]));
     eventually("the action is listed", || gateway.server("calendar")["tools"] == 3);
     assert_eq!(frank.tool_names().await.len(), 3);
 }
