@@ -12,7 +12,6 @@ mod bench;
 mod check;
 mod completions;
 mod denials;
-mod edited_file;
 mod export;
 mod gateway_file;
 mod import;
@@ -27,7 +26,6 @@ mod report;
 mod scan;
 mod shell_habits;
 mod stdio;
-mod toml_entry;
 mod tools;
 mod undo;
 

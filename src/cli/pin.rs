@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::edited_file::unified_diff;
+use trunkline_import::unified_diff;
+
 use super::stdio::cache_folder;
 use super::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable,

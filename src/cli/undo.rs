@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::edited_file::{EditedFileError, UndoOutcome, undo_write};
-use super::import::document::MAX_DOCUMENT;
+use trunkline_import::{EditedFileError, MAX_DOCUMENT, UndoOutcome, undo_write};
+
 use super::{FAILURE_EXIT, report_error, write_to_stdout};
 
 /// Restores each file that a command has written, and reports it. A file that cannot be restored

@@ -7,11 +7,15 @@ mod new_server;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use trunkline_import::{
+    AddMode, GatewayFile, GatewaySection, ImportError, Notation, PendingFiles, ReferenceContext,
+    ReferenceNotation, add_found_server,
+};
+
 use crate::call::ServerName;
 
-use super::gateway_file::{GatewayFile, GatewaySection, PendingFiles};
-use super::import::document::Notation;
-use super::import::{AddMode, ImportError, ReferenceContext, ReferenceNotation, add_found_server};
+use super::gateway_file::open_gateway_file;
+use super::import::import_exit;
 use super::preview::FileChange;
 use super::{ConfigOption, WRONG_USE, print_error, report_edit_error, write_to_stdout};
 use new_server::NewServer;
@@ -75,13 +79,16 @@ pub(super) fn add_server(args: &AddArgs) -> ExitCode {
         }
     };
     let mode = if args.dry_run { AddMode::Preview } else { AddMode::Write };
-    print_edit(add_found_server(&args.name, server.to_found(), &args.config.path, mode))
+    let gateway = open_gateway_file(&args.config.path).map_err(ImportError::from);
+    print_edit(
+        gateway.and_then(|gateway| add_found_server(&args.name, server.to_found(), gateway, mode)),
+    )
 }
 
 fn print_edit(done: Result<String, ImportError>) -> ExitCode {
     match done {
         Ok(text) => write_to_stdout(&text),
-        Err(error) => report_edit_error(&error, error.exit()),
+        Err(error) => report_edit_error(&error, import_exit(&error)),
     }
 }
 
@@ -126,7 +133,7 @@ pub(super) fn remove_server(args: &RemoveArgs) -> ExitCode {
 }
 
 fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {
-    let mut gateway = GatewayFile::open(&args.config.path)?;
+    let mut gateway = open_gateway_file(&args.config.path)?;
     if !gateway.remove_entry(GatewaySection::Servers, &args.name)? {
         let (name, config) = (args.name.clone(), args.config.path.clone());
         return Err(ImportError::NoServer { name, config });

@@ -1,7 +1,8 @@
 //! A server described on the command line, which is added in the same way as imported ones.
 
-use crate::cli::import::imported::{ImportedTarget, ImportedText};
-use crate::cli::import::{FoundConfig, ReferenceContext, ReferenceNotation};
+use trunkline_import::{
+    FoundConfig, ImportedTarget, ImportedText, ReferenceContext, ReferenceNotation,
+};
 
 /// A server described on the command line.
 #[derive(Debug)]

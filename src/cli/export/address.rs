@@ -4,7 +4,8 @@ use std::path::Path;
 
 use url::Url;
 
-use crate::cli::gateway_file::{CompleteEnvironment, GatewayFile, PendingFiles};
+use trunkline_import::{CompleteEnvironment, GatewayFile, PendingFiles};
+
 use crate::codec::file::read_file;
 use crate::config::{Config, Secret};
 

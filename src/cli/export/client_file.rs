@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use crate::cli::edited_file::EditedFile;
-use crate::cli::import::clients::{ClientPlace, KnownClient, UserFolders};
-use crate::cli::import::document::{MAX_DOCUMENT, Notation, parse_document};
+use trunkline_import::{
+    ClientPlace, EditedFile, KnownClient, MAX_DOCUMENT, Notation, UserFolders, parse_document,
+};
 
 use super::ExportError;
 

@@ -8,9 +8,7 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value as Json;
 use toml_edit::{DocumentMut, Item, Table};
 
-use crate::cli::import::ForeignEntry;
-use crate::cli::import::document::{Notation, jsonc_options, parse_document};
-use crate::cli::toml_entry::remove_entry_text;
+use trunkline_import::{ForeignEntry, Notation, jsonc_options, parse_document, remove_entry_text};
 
 use super::yaml::edit_yaml;
 

@@ -3,11 +3,12 @@
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use crate::cli::import::clients::KnownClient;
-use crate::cli::import::clients::opencode::{has_second_version, is_server};
+use trunkline_import::opencode::{has_second_version, is_server};
+use trunkline_import::{KEY_VARIABLE, KnownClient};
+
 use crate::config::{ProfileConfig, Secret};
 
-use super::{ExportError, KEY_VARIABLE};
+use super::ExportError;
 
 /// The gateway's URL and key for a client.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::cli::edited_file::EditedFileError;
-use crate::cli::gateway_file::GatewayFileError;
-use crate::cli::import::document::DocumentError;
+use trunkline_import::{DocumentError, EditedFileError, GatewayFileError};
+
+use crate::cli::gateway_file::gateway_file_exit;
 use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit, WRONG_USE};
 use crate::codec::file::FileError;
 
@@ -107,7 +107,7 @@ impl ExportError {
             | Self::NotHttp
             | Self::UnknownProfile { .. } => WRONG_USE,
             Self::InvalidConfig { .. } => CONFIG_FAULT,
-            Self::Gateway(error) => error.exit(),
+            Self::Gateway(error) => gateway_file_exit(error),
             _ => FAILURE_EXIT,
         }
     }

@@ -19,13 +19,15 @@ use std::process::ExitCode;
 use serde_json::Value as Json;
 use url::Url;
 
+use trunkline_import::{
+    ConfigFile, FileMode, ForeignEntry, GatewayFile, KEY_VARIABLE, KNOWN_CLIENTS, KnownClient,
+    ReplaceableEntries, UserFolders, find_replaceable_entries,
+};
+
 use crate::config::is_own_machine;
 use crate::text::escape_controls;
 
-use super::edited_file::FileMode;
-use super::gateway_file::GatewayFile;
-use super::import::clients::{KNOWN_CLIENTS, KnownClient, UserFolders};
-use super::import::{ConfigFile, ForeignEntry, ReplaceableEntries, find_replaceable_entries};
+use super::gateway_file::open_gateway_file;
 use super::preview::FileChange;
 use super::undo::undo_writes;
 use super::{ConfigOption, report_edit_error, write_to_stdout};
@@ -34,9 +36,6 @@ use client_file::ClientFile;
 use edit::{FileEdit, edit_text};
 use entry::{ClientEntry, ExportedKey, GatewayAddress};
 use error::ExportError;
-
-/// Environment variable with the key; `trunkline stdio --connect` reads it, too.
-pub(super) const KEY_VARIABLE: &str = "TRUNKLINE_KEY";
 
 /// Default name of the entry.
 const OWN_NAME: &str = "trunkline";
@@ -147,7 +146,7 @@ fn export_entry(
     if !client.takes_exports() {
         return Err(ExportError::NoClientFile { title: client.title });
     }
-    let gateway = GatewayFile::open(&args.config.path)?;
+    let gateway = open_gateway_file(&args.config.path)?;
     let address = gateway_address(args, &gateway)?;
     let target = ClientFile::open(args.file.clone(), client, folders)?;
     let source = ConfigFile::of_client(client, target.file.path().to_owned());

@@ -7,7 +7,7 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use crate::cli::import::document::{Notation, jsonc_options};
+use trunkline_import::{Notation, jsonc_options};
 
 /// Positions of a document's literals, in the shape of the document.
 #[derive(Debug)]

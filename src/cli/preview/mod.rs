@@ -11,11 +11,10 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
-use super::edited_file::unified_diff;
-use super::import::document::{Notation, parse_document};
-use super::import::{ReferenceContext, hide_secrets};
 use literals::{Literal, LiteralTree, read_literals};
 use yaml::hide_yaml;
+
+use trunkline_import::{Notation, ReferenceContext, hide_secrets, parse_document, unified_diff};
 
 /// A change of a file.
 pub(super) struct FileChange<'a> {
@@ -161,8 +160,8 @@ const HIDDEN_SECRET: &str = "***";
 
 #[cfg(test)]
 mod tests {
-    use super::super::import::ReferenceNotation;
     use super::*;
+    use trunkline_import::ReferenceNotation;
 
     fn diff(notation: Notation, table: &str, before: &str, after: &str) -> String {
         let tables = [vec![table.to_owned()]];

@@ -3,8 +3,9 @@
 
 use serde_json::Value as Json;
 
-use crate::cli::import::document::{Notation, parse_document};
-use crate::cli::import::{ANY_SECRET, ReferenceContext, hide_secrets, holds_values};
+use trunkline_import::{
+    ANY_SECRET, Notation, ReferenceContext, hide_secrets, holds_values, parse_document,
+};
 
 use super::HIDDEN_SECRET;
 

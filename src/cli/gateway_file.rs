@@ -1,0 +1,28 @@
+//! Opens `gateway.toml` for commands that edit it. An edit is checked as `serve` would check the
+//! file.
+
+use std::path::Path;
+
+use trunkline_import::{EditedFileError, GatewayFile, GatewayFileError};
+
+use super::serve::settings;
+use super::{CONFIG_FAULT, FAILURE_EXIT, FailureExit};
+
+/// Opens the file; one that does not exist is empty.
+///
+/// # Errors
+/// [`GatewayFileError`].
+pub(super) fn open_gateway_file(path: &Path) -> Result<GatewayFile, GatewayFileError> {
+    GatewayFile::open(path, |config| settings::of(config).map(drop))
+}
+
+/// Returns the exit code of a command that has not edited the file.
+pub(super) fn gateway_file_exit(error: &GatewayFileError) -> FailureExit {
+    match error {
+        GatewayFileError::Syntax { .. }
+        | GatewayFileError::Invalid { .. }
+        | GatewayFileError::TooLarge { .. }
+        | GatewayFileError::File(EditedFileError::NotUtf8 { .. }) => CONFIG_FAULT,
+        _ => FAILURE_EXIT,
+    }
+}
