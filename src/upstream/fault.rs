@@ -391,6 +391,7 @@ fn name_bound(bound: ShareBoundError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http_client::TlsSetupError;
 
     #[test]
     fn a_secret_is_hidden_before_the_error_is_clipped_and_escaped() {
@@ -435,7 +436,8 @@ mod tests {
             HttpError::Undecodable { coding: "br", source: error() },
             HttpError::TooLarge { limit: 7 },
             HttpError::Chatter { limit: 7 },
-            HttpSetupFault::Ca { path: "ca.pem".into(), source: error() }.into(),
+            HttpSetupFault::Tls(TlsSetupError::Ca { path: "ca.pem".into(), source: error() })
+                .into(),
             HttpSetupFault::Url.into(),
         ] {
             let shown = error_chain(&error);
@@ -453,7 +455,7 @@ mod tests {
                 cause: ExitCause::OutputClosed,
                 last_line,
             })),
-            HttpSetupFault::Ca { path: secret.into(), source: error() }.into(),
+            HttpSetupFault::Tls(TlsSetupError::Ca { path: secret.into(), source: error() }).into(),
             UpstreamError::Redirect { to: format!("https://a.test/?key={secret}") },
             UpstreamError::Connect(error()),
             UpstreamError::Broken(error()),

@@ -52,7 +52,7 @@ const OWN_TARGETS: [&str; 2] = ["CallRecord::TARGET", "\"trunkline::server\""];
 
 /// Modules of libraries that have another path in the gateway, and this path.
 const FORMER_PATHS: [(&str, &str); 4] = [
-    ("http_client::tls", "upstream::transport::http::client"),
+    ("https::tls", "upstream::transport::http::client"),
     ("http_client", "upstream::transport::http"),
     ("sandbox::child", "upstream::child"),
     ("sandbox::code_mode", "code_mode"),

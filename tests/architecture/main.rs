@@ -25,7 +25,7 @@ const LIBRARIES: [&[&str]; 9] = [
     &["config"],
     &["telemetry"],
     &["protocol"],
-    &["jsonrpc"],
+    &["https", "jsonrpc"],
     &["core"],
 ];
 
@@ -111,8 +111,9 @@ const AREAS: [Area; 3] = [
 
 /// Calls that only the home of a mechanism makes, and the files of this mechanism. Files that are
 /// renamed for another reason than to replace one are listed, too.
-const MECHANISMS: [(&str, &[&str]); 2] = [
+const MECHANISMS: [(&str, &[&str]); 3] = [
     ("aead::", &["crypto/sealer.rs"]),
+    ("load_native_certs(", &["https/src/tls.rs"]),
     (
         "fs::rename(",
         &[

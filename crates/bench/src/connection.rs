@@ -20,11 +20,12 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use trunkline_https::client_tls;
 
 use super::BenchFault;
 
@@ -96,24 +97,9 @@ impl Dialer {
 /// Builds the TLS settings of a client that trusts the system's roots and those in `ca`.
 ///
 /// # Errors
-/// [`BenchFault::Tls`] for a file without certificates.
+/// [`BenchFault::Tls`] if the file cannot be used.
 pub(super) fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = ca {
-        let unusable = |error: &dyn std::error::Error| {
-            BenchFault::Tls(format!("the CA file {} cannot be used: {error}", path.display()))
-        };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
-            let certificate = certificate.map_err(|error| unusable(&error))?;
-            roots.add(certificate).map_err(|error| unusable(&error))?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| BenchFault::Tls(error.to_string()))?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let mut config = client_tls(ca).map_err(BenchFault::Tls)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

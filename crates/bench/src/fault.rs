@@ -4,6 +4,8 @@ use std::io;
 
 use http::StatusCode;
 
+use trunkline_core::text::error_chain;
+use trunkline_https::TlsSetupError;
 use trunkline_protocol::mcp::ProtocolVersion;
 
 use super::connection::BenchConnectionError;
@@ -29,8 +31,8 @@ pub enum BenchFault {
     #[error("--header: {0}")]
     Header(String),
     /// TLS cannot be set up.
-    #[error("{0}")]
-    Tls(String),
+    #[error("{}", error_chain(.0))]
+    Tls(TlsSetupError),
     /// The server does not accept connections.
     #[error("cannot connect to {url}")]
     Connect {

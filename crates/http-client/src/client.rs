@@ -13,8 +13,8 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 
 use trunkline_config::HttpConfig;
+use trunkline_https::{NO_ENCODING, OWN_USER_AGENT, client_tls};
 use trunkline_protocol::mcp::MediaType;
-use trunkline_telemetry::https::{NO_ENCODING, OWN_USER_AGENT};
 
 use crate::aws::AwsSigner;
 use crate::body::ResponseBody;
@@ -23,7 +23,6 @@ use crate::pool::ConnectionPool;
 use crate::request::{OutgoingRequest, RequestHeaders, RequestSigner, SignableRequest, Unsigned};
 use crate::resolver::{AddressRule, HostResolver};
 use crate::target::{RequestTarget, refused_redirect, same_origin_as};
-use crate::tls::client_tls;
 
 /// Sends requests to one server.
 pub struct HttpClient {
@@ -110,7 +109,7 @@ impl HttpClient {
         // Shared by the addresses of a name, so that a dead one leaves time for the next.
         tcp.set_connect_timeout(Some(connect_timeout));
         let tls = HttpsConnectorBuilder::new()
-            .with_tls_config(client_tls(config.ca.as_deref())?)
+            .with_tls_config(client_tls(config.ca.as_deref()).map_err(HttpSetupFault::Tls)?)
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp);

@@ -2,13 +2,13 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::HeaderName;
 
 use trunkline_config::ServerSecrets;
 use trunkline_core::codec::body::BodyError;
+use trunkline_https::TlsSetupError;
 
 /// Error of a request. Cheap to clone.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -109,20 +109,12 @@ pub enum HttpSetupFault {
         /// The header.
         name: HeaderName,
     },
-    /// The file of root certificates cannot be used.
-    #[error("the CA file {} cannot be used", path.display())]
-    Ca {
-        /// The file.
-        path: PathBuf,
-        /// The fault in the file.
-        source: Arc<dyn Error + Send + Sync>,
-    },
     /// A request cannot be signed.
     #[error(transparent)]
     Signature(SignatureFault),
     /// TLS cannot be set up.
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsSetupError),
 }
 
 /// Error while signing a request. The texts contain no header value and no key.

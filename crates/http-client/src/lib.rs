@@ -10,16 +10,18 @@
 //! [`outbound`] sends requests to URLs that are learned at run time. Its guard is here, because the
 //! addresses of a name are judged where the connection to one of them is opened.
 //!
+//! A [`JsonService`] is a service that the operator names: an interceptor, or one for embeddings.
+//!
 //! Nothing here knows MCP's messages, calls or tokens: errors are of transport ([`HttpError`]), and
 //! the caller gives them their meaning.
 
 #![warn(unreachable_pub)]
 
 pub mod outbound;
+mod json_service;
 mod client;
 mod aws;
 mod request;
-mod tls;
 mod pool;
 mod target;
 mod resolver;
@@ -31,5 +33,7 @@ mod error;
 pub use body::{ResponseBody, decode_body};
 pub use client::{HttpClient, RedirectedTo};
 pub use error::{HttpError, HttpSetupFault, SignatureFault, TransportError};
+pub use json_service::{JsonService, JsonServiceFault};
 pub use request::{OutgoingRequest, RequestHeaders, RequestSigner, SignableRequest};
 pub use target::RequestTarget;
+pub use trunkline_https::TlsSetupError;

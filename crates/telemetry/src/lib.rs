@@ -27,14 +27,12 @@ pub mod events;
 pub mod audit;
 pub mod log;
 pub mod metrics;
-pub mod https;
 mod batch_queue;
 mod record;
 mod subject;
 mod traceparent;
 mod json_text;
 
-pub use https::TlsSetupError;
 pub use record::{CallOutcome, CallRecord};
 pub use subject::CallSubject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};

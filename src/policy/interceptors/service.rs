@@ -10,10 +10,10 @@ use crate::clock;
 use crate::config::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, sensitive_headers,
 };
+use crate::http_client::{JsonService, JsonServiceFault};
 use crate::mcp::Method;
 use crate::policy::limits::breaker::{Breaker, BreakerSubject};
 use crate::policy::limits::failure_window::CallVerdict;
-use crate::telemetry::https::{JsonService, JsonServiceFault};
 
 use super::message::{Intercepted, SeenMessage, Verdict, read_verdict};
 

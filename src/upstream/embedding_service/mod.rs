@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::catalog::{MAX_DIMENSIONS, TextVector};
 use crate::config::{EmbeddingsConfig, sensitive_headers};
-use crate::telemetry::https::{JsonService, JsonServiceFault};
+use crate::http_client::{JsonService, JsonServiceFault};
 use crate::text::error_chain;
 
 /// A service, with its connections.

@@ -12,12 +12,13 @@ use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 use url::Url;
 
+use trunkline_https::TlsSetupError;
+
 use super::line_file::LineFile;
 use super::program::ProgramInput;
 use super::queue::QueuedEvent;
 use super::signature::SigningKey;
 use super::webhook::Webhook;
-use crate::TlsSetupError;
 
 /// Destination of the events.
 #[derive(Debug, Clone)]

@@ -18,11 +18,11 @@ use url::Url;
 
 use trunkline_core::clock;
 use trunkline_core::codec::body::collect;
+use trunkline_https::{OWN_USER_AGENT, https_connector, tls_for};
 
 use super::queue::QueuedEvent;
 use super::signature::SigningKey;
 use super::sink::{DeliveryError, within};
-use crate::https::{OWN_USER_AGENT, https_connector, platform_tls_config};
 
 type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -71,7 +71,7 @@ impl Webhook {
 
     async fn build_client(&self) -> Result<HttpsClient, DeliveryError> {
         let url = self.url.clone();
-        let tls = spawn_blocking(move || platform_tls_config(&url)).await;
+        let tls = spawn_blocking(move || tls_for(&url)).await;
         let tls = tls.map_err(std::io::Error::other)??;
         Ok(Client::builder(TokioExecutor::new()).build(https_connector(tls)))
     }

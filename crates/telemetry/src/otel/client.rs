@@ -13,9 +13,9 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use tokio::runtime::Handle;
 
 use trunkline_core::text::error_chain;
+use trunkline_https::{OWN_USER_AGENT, https_connector, tls_for};
 
 use super::{OtelError, OtelSettings};
-use crate::https::{OWN_USER_AGENT, https_connector, platform_tls_config};
 
 /// Client of the collector for any thread. The SDK exports spans from its own thread, which has no
 /// runtime, so the request itself runs on the gateway's runtime.
@@ -35,7 +35,7 @@ impl OtlpClient {
     pub(super) fn new(settings: &OtelSettings, runtime: Handle) -> Result<Self, OtelError> {
         let tls = match &settings.tls {
             Some(config) => config.clone(),
-            None => platform_tls_config(&settings.endpoint)?,
+            None => tls_for(&settings.endpoint)?,
         };
         let connector = https_connector(tls);
         let mut headers = settings.headers.clone();

@@ -29,7 +29,8 @@ use opentelemetry_sdk::trace::{
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::https::TlsSetupError;
+use trunkline_https::TlsSetupError;
+
 use super::metrics::Metrics;
 use client::OtlpClient;
 use push::MetricsPush;

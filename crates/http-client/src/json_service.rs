@@ -1,65 +1,23 @@
-//! Requests to services that the operator names.
-//!
-//! The connector serves collectors and event receivers, and [`JsonService`] is the client for
-//! interceptors and embeddings. Requests to MCP servers and to issuers do not pass here.
+//! Services that the operator names, for interceptors and embeddings: they receive and answer JSON.
+//! Requests to MCP servers and to issuers do not pass here.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use url::Url;
 
 use trunkline_core::codec::body::{BodyError, collect};
 use trunkline_core::text::error_chain;
-
-/// Error of setting up TLS.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsSetupError {
-    /// The platform's root certificates cannot be read.
-    #[error("no root of trust of the platform could be read ({} faults)", .0.len())]
-    Roots(Vec<rustls_native_certs::Error>),
-    /// The library rejects the settings.
-    #[error("TLS could not be set up")]
-    Tls(#[from] rustls::Error),
-}
-
-/// Builds a connector for HTTP/1.1 and HTTP/2.
-pub fn https_connector(tls: ClientConfig) -> HttpsConnector<HttpConnector> {
-    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    connector.enable_http1().enable_http2().build()
-}
-
-/// Builds the TLS settings for a URL, with the platform's root certificates. Blocks while it reads
-/// them.
-///
-/// # Errors
-/// [`TlsSetupError`].
-pub fn platform_tls_config(url: &Url) -> Result<ClientConfig, TlsSetupError> {
-    let mut roots = RootCertStore::empty();
-    // Plain `http` does not need the root certificates, and reading them takes
-    // milliseconds.
-    if url.scheme() == "https" {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            return Err(TlsSetupError::Roots(found.errors));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(config?.with_root_certificates(roots).with_no_client_auth())
-}
+use trunkline_https::{NO_ENCODING, OWN_USER_AGENT, https_connector, tls_for};
 
 /// A service that receives JSON, and answers with status 200 and JSON. Redirects are not followed.
 #[derive(Debug)]
@@ -134,7 +92,7 @@ impl JsonService {
         &self,
     ) -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, JsonServiceFault> {
         let url = self.url.clone();
-        let tls = spawn_blocking(move || platform_tls_config(&url)).await;
+        let tls = spawn_blocking(move || tls_for(&url)).await;
         let tls = tls.map_err(|error| unreachable(&error))?.map_err(|error| unreachable(&error))?;
         let mut client = Client::builder(TokioExecutor::new());
         client.pool_max_idle_per_host(self.most_idle).pool_idle_timeout(IDLE_CONNECTION_TIMEOUT);
@@ -146,10 +104,5 @@ fn unreachable(error: &(dyn Error + 'static)) -> JsonServiceFault {
     JsonServiceFault::Unreachable { cause: error_chain(error) }
 }
 
-/// `User-Agent` of every request of the gateway: some firewalls refuse requests without one.
-pub const OWN_USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("trunkline/", env!("CARGO_PKG_VERSION")));
-/// The value of `Accept-Encoding`: without one, a server may choose any coding (RFC 9110, 12.5.3).
-pub const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 /// Idle time after which a connection is closed.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);

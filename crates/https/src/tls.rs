@@ -1,0 +1,131 @@
+//! TLS settings: the platform's root certificates, and those of a file.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use url::Url;
+
+use trunkline_core::codec::file::{MAX_PEM, read_file};
+
+/// Error of setting up TLS.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TlsSetupError {
+    /// The platform's root certificates cannot be read.
+    #[error("no root of trust of the platform could be read ({faults} faults)")]
+    Roots {
+        /// Number of certificates and files that cannot be read.
+        faults: usize,
+    },
+    /// The file of root certificates cannot be used.
+    #[error("the CA file {} cannot be used", path.display())]
+    Ca {
+        /// The file.
+        path: PathBuf,
+        /// The fault in the file.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The library rejects the settings.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The platform's root certificates.
+struct PlatformRoots {
+    store: Arc<RootCertStore>,
+    /// Number of certificates and files that cannot be read.
+    faults: usize,
+}
+
+/// Returns the TLS settings for servers: the platform's root certificates, and those of a file.
+/// Blocks while it reads them.
+///
+/// # Errors
+/// [`TlsSetupError`] if the file cannot be used. Platform certificates that cannot be read are
+/// only logged: the file's may suffice.
+pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, TlsSetupError> {
+    // Most servers use only the platform's roots and share this configuration.
+    static USUAL_TLS: OnceLock<ClientConfig> = OnceLock::new();
+    match (ca, USUAL_TLS.get()) {
+        (None, Some(usual)) => Ok(usual.clone()),
+        (None, None) => {
+            let usual = trusting(Arc::clone(&platform_roots().store))?;
+            Ok(USUAL_TLS.get_or_init(|| usual).clone())
+        }
+        (Some(path), _) => trusting(Arc::new(with_roots_of(path)?)),
+    }
+}
+
+/// Returns the TLS settings for a URL, with the platform's root certificates. Blocks while it reads
+/// them; plain `http` does not need them.
+///
+/// # Errors
+/// [`TlsSetupError`], also if the platform has no root certificates.
+pub fn tls_for(url: &Url) -> Result<ClientConfig, TlsSetupError> {
+    if url.scheme() != "https" {
+        return trusting(Arc::new(RootCertStore::empty()));
+    }
+    let roots = platform_roots();
+    if roots.store.is_empty() {
+        return Err(TlsSetupError::Roots { faults: roots.faults });
+    }
+    client_tls(None)
+}
+
+fn with_roots_of(path: &Path) -> Result<RootCertStore, TlsSetupError> {
+    let unusable =
+        |source: Arc<dyn Error + Send + Sync>| TlsSetupError::Ca { path: path.into(), source };
+    let text = read_file(path, MAX_PEM).map_err(|error| unusable(Arc::new(error)))?;
+    let mut roots = RootCertStore::clone(&platform_roots().store);
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| unusable(Arc::new(error)))?;
+        roots.add(certificate).map_err(|error| unusable(Arc::new(error)))?;
+    }
+    Ok(roots)
+}
+
+fn trusting(roots: Arc<RootCertStore>) -> Result<ClientConfig, TlsSetupError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Returns the platform's root certificates, read once: reading them takes milliseconds.
+fn platform_roots() -> &'static PlatformRoots {
+    static PLATFORM_ROOTS: OnceLock<PlatformRoots> = OnceLock::new();
+    PLATFORM_ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(target: "trunkline::upstream::transport::http::client", %error, "some of the platform's root certificates cannot be read");
+        }
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(found.certs);
+        PlatformRoots { store: Arc::new(store), faults: found.errors.len() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_platforms_roots_are_read_once() {
+        let roots = Arc::clone(&platform_roots().store);
+        let before = Arc::strong_count(&roots);
+        assert!(Arc::ptr_eq(&roots, &platform_roots().store));
+        client_tls(None).unwrap();
+        assert!(Arc::strong_count(&roots) > before, "the settings share them");
+    }
+
+    #[test]
+    fn plain_http_needs_no_roots_and_a_bad_file_is_named() {
+        assert!(tls_for(&"http://a.test/".parse().unwrap()).is_ok());
+        let fault = client_tls(Some(Path::new("/nowhere/ca.pem"))).unwrap_err();
+        assert_eq!(fault.to_string(), "the CA file /nowhere/ca.pem cannot be used");
+        assert!(fault.source().is_some(), "{fault:?}");
+    }
+}
