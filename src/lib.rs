@@ -28,6 +28,7 @@ pub use trunkline_config as config;
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
 pub use trunkline_http_client as http_client;
 pub use trunkline_jsonrpc as jsonrpc;
+pub use trunkline_openapi as openapi;
 pub use trunkline_protocol::{call, era, mcp};
 pub use trunkline_sandbox::{child, code_mode};
 pub use trunkline_telemetry as telemetry;

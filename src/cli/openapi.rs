@@ -11,8 +11,9 @@ use super::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_s
 use crate::config::{
     Config, ConfigSource, OpenApiConfig, ServerConfig, ServerKind, SystemEnvironment,
 };
+use crate::openapi::MANY_TOOLS;
 use crate::text::escape_controls;
-use crate::upstream::{ApiSurvey, MANY_TOOLS, SurveyedTool, UpstreamError, survey_api};
+use crate::upstream::{ApiSurvey, SurveyedTool, UpstreamError, survey_api};
 
 /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@
 //! must be isolated ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
-//! messages outside responses. [`credentials`] chooses the token for a request. [`openapi`] reads
-//! descriptions of plain HTTP APIs. [`login_relay`] forwards logins of clients to authorization servers, and
+//! messages outside responses. [`credentials`] chooses the token for a request. [`login_relay`]
+//! forwards logins of clients to authorization servers, and
 //! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
 //! this: they hand over a permitted call and receive a reply.
 
@@ -19,7 +19,6 @@ mod issuer_fetch;
 mod lists;
 mod login_relay;
 mod notifications;
-mod openapi;
 mod owner;
 mod peer;
 mod read_cache;
@@ -47,7 +46,6 @@ pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard, SubscriptionHub,
     SubscriptionRefusal, Subscriptions, Topic,
 };
-pub use openapi::document::{DocumentFault, MANY_TOOLS};
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use peer::{ChangeCapabilities, Peer};
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};

@@ -64,7 +64,6 @@ const AREAS: [Area; 3] = [
             "owner",
             "fault",
             "credentials",
-            "openapi",
         ],
         against: &[],
     },

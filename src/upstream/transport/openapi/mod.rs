@@ -1,7 +1,7 @@
 //! Plain HTTP APIs: servers that do not speak MCP, described by an OpenAPI document.
 //!
 //! To the modules above, such an API is a Modern server like any other: an [`OpenApiServer`] lists
-//! tools and answers calls. [`source`] reads the document, [`crate::upstream::openapi`] makes tools
+//! tools and answers calls. [`source`] reads the document, [`crate::openapi`] makes tools
 //! of it and requests of their calls, and the HTTP client of [`super::http`] sends them.
 //!
 //! The document decides the form of requests, but never their destination. All requests go to the
@@ -29,6 +29,7 @@ use crate::config::{OpenApiConfig, OperationForm, ServerConfig, ServerSecrets};
 use crate::http_client::{OutgoingRequest, decode_body};
 use crate::jsonrpc::{Response, Splice, error_object};
 use crate::mcp::{Method, ProtocolVersion, code};
+use crate::openapi::{self, ApiAnswer, ApiDescription, ApiOperation, ApiRequest, DocumentFault};
 use crate::policy::{CallTarget, Holder};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
@@ -41,10 +42,6 @@ use crate::upstream::transport::http::{
 };
 use crate::upstream::transport::large_message::work_on_message;
 
-use crate::upstream::openapi::answer::{self, ApiAnswer};
-use crate::upstream::openapi::document::{ApiDescription, DocumentFault};
-use crate::upstream::openapi::operation::ApiOperation;
-use crate::upstream::openapi::request::ApiRequest;
 use source::{DocumentLoader, DocumentVersion, LoadedDocument};
 pub use survey::{ApiSurvey, SurveyedTool, survey_api};
 
@@ -235,7 +232,7 @@ impl ApiShared {
         target: &CallTarget,
     ) -> Result<ResultBody, UpstreamError> {
         let refuse =
-            |fault: &dyn std::error::Error| Ok(ResultBody::parse(answer::refusal(fault).into())?);
+            |fault: &dyn std::error::Error| Ok(ResultBody::parse(openapi::refusal(fault).into())?);
         let params = match edited_params(call, target) {
             Ok(params) => params,
             Err(fault) => return refuse(&fault),

@@ -20,12 +20,12 @@ use crate::config::{
 };
 use crate::crypto::sha256;
 use crate::http_client::{HttpClient, HttpSetupFault, OutgoingRequest, RedirectedTo, decode_body};
+use crate::openapi::{
+    ApiDescription, DocumentFault, DocumentSet, MAX_BYTES, TreeBudget, describe_api,
+    external_files, parse_tree,
+};
 use crate::text::clip;
 use crate::upstream::{SetupFault, UpstreamError};
-
-use crate::upstream::openapi::document::{ApiDescription, DocumentFault, describe_api};
-use crate::upstream::openapi::references::{DocumentSet, external_files};
-use crate::upstream::openapi::tree::{MAX_BYTES, TreeBudget, parse_tree};
 
 /// Reads the document of one API.
 pub(super) struct DocumentLoader {
@@ -166,7 +166,7 @@ impl DocumentLoader {
         let mut tried = Vec::new();
         for place in places_below(url) {
             let reason = match self.find_at(&place, known).await {
-                Ok(Some(found)) if !found.document.is_openapi() => "another page".to_owned(),
+                Ok(Some(found)) if !found.document.set.is_openapi() => "another page".to_owned(),
                 Ok(found) => return Ok(found),
                 // If a server cannot be reached, its other places cannot either.
                 Err(fault @ UpstreamError::Connect(_)) => return Err(fault),
@@ -294,12 +294,6 @@ impl OpenDocument {
         let mut document = Self { set, budget, digest: sha256(bytes), waiting, named };
         document.await_files(files)?;
         Ok(document)
-    }
-
-    /// Returns true if it may be a document, rather than another page of the server.
-    fn is_openapi(&self) -> bool {
-        let root = self.set.root();
-        root.find("openapi").or_else(|| root.find("swagger")).is_some()
     }
 
     /// Adds a file that was named `url` and read at `address`.

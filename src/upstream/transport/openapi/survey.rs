@@ -14,7 +14,7 @@ use crate::config::{OpenApiConfig, ServerConfig};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::source::DocumentLoader;
-use crate::upstream::openapi::document::ApiDescription;
+use crate::openapi::ApiDescription;
 
 /// An API, as its document describes it.
 #[derive(Debug)]

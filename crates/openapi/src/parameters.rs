@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{Members, text};
+use trunkline_jsonrpc::{Members, text};
 
 /// One parameter of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl ParameterStyle {
 
 /// Reason that an argument cannot be sent. The text is for the model that chose the argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ArgumentFault {
+pub enum ArgumentFault {
     /// The arguments are not an object, or have a duplicate key.
     #[error("the arguments are not an object with distinct names")]
     Unreadable,

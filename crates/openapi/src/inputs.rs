@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::EmptyStrings;
+use trunkline_config::EmptyStrings;
 
 use super::names::TakenNames;
 use super::schema::ConvertedSchema;

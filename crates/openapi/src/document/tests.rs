@@ -1,4 +1,4 @@
-use crate::config::{Config, ConfigSource, ServerKind, SystemEnvironment};
+use trunkline_config::{Config, ConfigSource, ServerKind, SystemEnvironment};
 
 use serde_json::json;
 

@@ -10,20 +10,23 @@ use http::header::{CONTENT_TYPE, LINK, LOCATION};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::config::ServerSecrets;
-use crate::jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
-use crate::mcp::media_type_essence;
-use crate::text::{clip, skip_byte_order_mark};
+use trunkline_config::ServerSecrets;
+use trunkline_core::text::{clip, skip_byte_order_mark};
+use trunkline_jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
+use trunkline_protocol::mcp::media_type_essence;
 
 use super::body::{BodyFormat, OCTET_STREAM_MEDIA_TYPE};
 use super::operation::ApiOperation;
 use super::outputs::ResultWrapping;
 
 /// A response with its body read.
-pub(crate) struct ApiAnswer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct ApiAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
 }
 
 /// The content of a body, by its media type.
@@ -39,7 +42,8 @@ pub(crate) enum AnswerContent<'a> {
 impl ApiAnswer {
     /// Masks the gateway's credentials in a text body, because some APIs repeat the request's
     /// headers.
-    pub(crate) fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
+    #[must_use]
+    pub fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
         let Ok(text) = std::str::from_utf8(&self.body) else { return self };
         if let Cow::Owned(masked) = secrets.hide_credentials_in(text) {
             self.body = masked.into();
@@ -84,7 +88,7 @@ impl ApiAnswer {
 
     /// Returns the result of a call of the operation's tool. `uri` names the requested resource,
     /// without its query.
-    pub(crate) fn tool_result(
+    pub fn tool_result(
         &self,
         operation: &ApiOperation,
         uri: &str,
@@ -197,7 +201,7 @@ pub(crate) fn text_block(text: &str) -> String {
 }
 
 /// Returns the result of a call that was not sent. The model can correct the call.
-pub(crate) fn refusal(fault: &dyn std::error::Error) -> String {
+pub fn refusal(fault: &dyn std::error::Error) -> String {
     format!("{{\"content\":[{}],\"isError\":true}}", text_block(&fault.to_string()))
 }
 

@@ -1,57 +1,26 @@
 //! HTTP request of one call: the operation's plan, filled with the call's arguments.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
-use percent_encoding::percent_decode_str;
-use serde_json::value::RawValue;
 
-use crate::config::EmptyStrings;
-use crate::jsonrpc::Members;
+use trunkline_config::EmptyStrings;
 
-use super::operation::{ApiOperation, PathPiece};
+use super::arguments::CallArguments;
+use super::operation::{ApiOperation, PathPiece, climbs};
 use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
 use super::security::AppliedCredential;
 
-/// Arguments of a call by name, each as the client wrote it.
-pub(crate) struct CallArguments<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
-
-impl<'a> CallArguments<'a> {
-    /// Reads the arguments.
-    ///
-    /// # Errors
-    /// [`ArgumentFault::Unreadable`].
-    pub(crate) fn read(raw: &'a [u8]) -> Result<Self, ArgumentFault> {
-        let members = Members::parse(raw).map_err(|_| ArgumentFault::Unreadable)?;
-        Ok(Self(members.0.into_iter().collect()))
-    }
-
-    /// Returns the argument with this name. `null` counts as absent.
-    pub(crate) fn find(&self, name: &str) -> Option<&'a RawValue> {
-        self.find_or_null(name).filter(|raw| raw.get() != "null")
-    }
-
-    /// Returns the argument with this name, even if it is `null`.
-    pub(crate) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.get(name).copied()
-    }
-
-    /// Removes empty strings from the arguments, except required ones.
-    pub(crate) fn drop_empty(&mut self, required: &HashSet<&str>) {
-        self.0.retain(|name, raw| raw.get() != "\"\"" || required.contains(&**name));
-    }
-}
-
 /// A request that is ready to be sent to the operation's server.
 #[derive(Debug)]
-pub(crate) struct ApiRequest {
-    pub(crate) target: PathAndQuery,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct ApiRequest {
+    /// Path and query below the origin of the API.
+    pub target: PathAndQuery,
+    /// Headers, with the credentials.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
 }
 
 impl ApiOperation {
@@ -59,7 +28,7 @@ impl ApiOperation {
     ///
     /// # Errors
     /// [`ArgumentFault`] for an argument that cannot be sent.
-    pub(crate) fn request(
+    pub fn request(
         &self,
         raw: &[u8],
         empty_strings: EmptyStrings,
@@ -172,12 +141,6 @@ impl RequestDraft {
             }
         }
     }
-}
-
-/// Returns true if a path leaves its base, as servers may read it.
-pub(crate) fn climbs(path: &str) -> bool {
-    let decoded = percent_decode_str(path).decode_utf8_lossy();
-    decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
 /// The gateway can forward any type, but prefers JSON.

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 
-use crate::config::{LoginConfig, OpenApiConfig, SchemeCredential};
+use trunkline_config::{LoginConfig, OpenApiConfig, SchemeCredential};
 
 use super::parameters::encode;
 use super::references::Node;

@@ -10,11 +10,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::text::{clip, escape_controls, escape_pointer_step};
+use trunkline_core::text::{clip, escape_controls, escape_pointer_step};
 
 /// Error while parsing a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TreeFault {
+pub enum TreeFault {
     /// The document is larger than the limit.
     #[error("the document has more than {max} bytes")]
     TooLarge {
@@ -44,7 +44,7 @@ pub(crate) enum TreeFault {
 
 /// A bound of a document's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TreeSizeFault {
+pub enum TreeSizeFault {
     /// Too many values.
     #[error("the document has more than {MAX_VALUES} values")]
     Values,
@@ -61,7 +61,7 @@ pub(crate) enum TreeSizeFault {
 
 /// Amount that the files of one document may still use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TreeBudget {
+pub struct TreeBudget {
     bytes: usize,
     values: usize,
     text: usize,
@@ -77,7 +77,7 @@ impl Default for TreeBudget {
 ///
 /// # Errors
 /// [`TreeFault`].
-pub(crate) fn parse_tree(bytes: &[u8], budget: &mut TreeBudget) -> Result<Value, TreeFault> {
+pub fn parse_tree(bytes: &[u8], budget: &mut TreeBudget) -> Result<Value, TreeFault> {
     let left = budget.bytes.checked_sub(bytes.len());
     budget.bytes = left.ok_or(TreeFault::TooLarge { max: MAX_BYTES })?;
     let text = std::str::from_utf8(bytes).map_err(|_| TreeFault::NotText)?;
@@ -283,7 +283,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
 
 /// Maximum size in bytes of a document with all files to which it refers. The largest in common use
 /// have a third of it.
-pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
+pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of values. Each key and each use of an alias counts.
 const MAX_VALUES: usize = 3_000_000;
 /// Maximum number of values that YAML aliases expand to. Documents written by people have a few.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalog::MAX_SCHEMA_DEPTH;
+use trunkline_catalog::MAX_SCHEMA_DEPTH;
 
 use super::super::references::Node;
 

@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{MAX_SCHEMA_DEPTH, is_usable_pattern};
-use crate::text::{clip, escape_pointer_step};
+use trunkline_catalog::{MAX_SCHEMA_DEPTH, is_usable_pattern};
+use trunkline_core::text::{clip, escape_pointer_step};
 
 use super::names::TakenNames;
 use super::references::{Node, ReferenceFault, SchemaPlace};
@@ -69,7 +69,7 @@ impl ConvertedSchema {
 
 /// Fault that makes a schema unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SchemaFault {
+pub enum SchemaFault {
     /// A reference cannot be resolved.
     #[error(transparent)]
     Reference(#[from] ReferenceFault),

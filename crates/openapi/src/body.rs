@@ -9,13 +9,13 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::string;
-use crate::mcp::media_type_essence;
+use trunkline_jsonrpc::string;
+use trunkline_protocol::mcp::media_type_essence;
 
+use super::arguments::CallArguments;
 use super::parameters::{
     ArgumentFault, EncodedPairs, ParameterStyle, encode, list_items, plain_text,
 };
-use super::request::CallArguments;
 
 /// Request body of an operation.
 #[derive(Debug, Clone)]

@@ -4,26 +4,27 @@
 use std::collections::HashSet;
 
 use http::{HeaderName, Method};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use url::Url;
 
-use crate::config::{OpenApiConfig, OutputSchemas};
-use crate::text::clip;
+use trunkline_config::OutputSchemas;
+use trunkline_core::text::clip;
 
 use super::body::{ApiBody, BodyFormat, BodyShape};
 use super::inputs::{NewArgument, ToolInputs};
 use super::outputs::ResultWrapping;
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle, encode};
+use super::reader::DocumentReader;
 use super::references::{Node, ReferenceFault};
-use super::request::climbs;
-use super::schema::{ConvertedSchema, Direction, SchemaBook, SchemaDialect, SchemaFault};
-use super::security::{OperationSecurity, SecuritySchemes, is_connection_header};
+use super::schema::{ConvertedSchema, SchemaFault};
+use super::security::{OperationSecurity, is_connection_header};
 
 /// An operation, ready to be called.
-pub(crate) struct ApiOperation {
+pub struct ApiOperation {
     /// Method and path, for messages.
     pub(crate) label: String,
-    pub(crate) method: Method,
+    /// Method of its requests.
+    pub method: Method,
     pub(crate) path: Vec<PathPiece>,
     pub(crate) parameters: Vec<ApiParameter>,
     pub(crate) body: Option<ApiBody>,
@@ -44,7 +45,7 @@ pub(crate) enum PathPiece {
 
 /// Reason to leave out an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OperationFault {
+pub enum OperationFault {
     /// A schema cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaFault),
@@ -100,15 +101,6 @@ pub(crate) enum OperationFault {
     },
 }
 
-/// State that a document's operations share while they are read.
-pub(crate) struct DocumentReader<'a> {
-    pub(crate) config: &'a OpenApiConfig,
-    pub(crate) base: &'a Url,
-    pub(crate) schemes: SecuritySchemes<'a>,
-    pub(crate) requests: SchemaBook<'a>,
-    pub(crate) responses: SchemaBook<'a>,
-}
-
 /// One operation in the document.
 #[derive(Clone, Copy)]
 pub(crate) struct OperationPlace<'a> {
@@ -127,21 +119,6 @@ pub(crate) struct ReadOperation {
 }
 
 impl<'a> DocumentReader<'a> {
-    pub(crate) fn new(
-        config: &'a OpenApiConfig,
-        base: &'a Url,
-        root: Node<'a>,
-        dialect: SchemaDialect,
-    ) -> Self {
-        Self {
-            config,
-            base,
-            schemes: SecuritySchemes::new(root, config),
-            requests: SchemaBook::new(dialect, Direction::Request),
-            responses: SchemaBook::new(dialect, Direction::Response),
-        }
-    }
-
     /// Reads one operation.
     ///
     /// # Errors
@@ -283,7 +260,7 @@ impl<'a> DocumentReader<'a> {
 
 impl ApiOperation {
     /// Returns the required arguments.
-    pub(crate) fn required_arguments(&self) -> HashSet<&str> {
+    pub fn required_arguments(&self) -> HashSet<&str> {
         let parameters = self.parameters.iter().filter(|one| one.required);
         let mut required: HashSet<_> = parameters.map(|one| one.argument.as_str()).collect();
         match self.body.as_ref().map(|body| (&body.shape, body.required)) {
@@ -359,6 +336,12 @@ fn with_example(schema: ConvertedSchema, parameter: Node<'_>) -> ConvertedSchema
         }
         schema
     })
+}
+
+/// Returns true if a path leaves its base, as servers may read it.
+pub(crate) fn climbs(path: &str) -> bool {
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
+    decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
 /// Maximum length in bytes of a path or a name in a message.

@@ -9,127 +9,56 @@ use http::Method;
 use serde_json::Value;
 use url::Url;
 
-use crate::catalog::MAX_SCHEMA_BYTES;
-use crate::config::{OpenApiConfig, OperationForm};
-use crate::jsonrpc::string;
-use crate::text::clip;
+use trunkline_catalog::MAX_SCHEMA_BYTES;
+use trunkline_config::{OpenApiConfig, OperationForm};
+use trunkline_core::text::clip;
+use trunkline_jsonrpc::string;
 
 use super::base::{check_servers, find_base};
+use super::fault::DocumentFault;
 use super::names::TakenNames;
-use super::operation::{
-    ApiOperation, DocumentReader, OperationFault, OperationPlace, ReadOperation,
-};
+use super::operation::{ApiOperation, OperationFault, OperationPlace, ReadOperation};
+use super::reader::DocumentReader;
 use super::references::{DocumentSet, Node};
 use super::resources::ApiResource;
 use super::schema::SchemaDialect;
 use super::selection::OperationFacts;
-use super::tool_texts::{describe_tool, name_tool, write_annotations};
-use super::tree::{TreeFault, pointer_segment};
-
-/// Fault that makes a document unusable.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DocumentFault {
-    /// It cannot be parsed.
-    #[error("{0}")]
-    Tree(#[from] TreeError),
-    /// It is not an OpenAPI document of a supported version.
-    #[error("at /openapi: expected version 3.0 or 3.1, found {found}")]
-    Version {
-        /// The version, clipped.
-        found: String,
-    },
-    /// It has no paths.
-    #[error("at /paths: expected an object, found none")]
-    NoPaths,
-    /// Too many operations.
-    #[error("at {place}: the document has more than {max} operations")]
-    TooManyOperations {
-        /// JSON pointer of the path with the first operation beyond the limit.
-        place: String,
-        /// The bound.
-        max: usize,
-    },
-    /// There is no address to send requests to.
-    #[error("at /servers/0/url: {url:?} is not usable: set `base_url`")]
-    Server {
-        /// The URL with its variables filled in, clipped.
-        url: String,
-    },
-    /// The address has another origin than the document.
-    #[error(
-        "at /servers/0/url: the server {url} has another origin than the document: to send \
-         requests there, set `base_url` to it"
-    )]
-    OtherOrigin {
-        /// The URL, clipped.
-        url: String,
-    },
-    /// Only a local document names the address, and there are credentials that would go there.
-    #[error(
-        "at /servers/0/url: `auth` and `headers` would go to {url}, which only the document names: \
-         set `base_url`"
-    )]
-    Credentials {
-        /// The URL, clipped.
-        url: String,
-    },
-    /// The document names another origin than at the start of the server.
-    #[error("at /servers/0/url: the origin has changed to {url}: start the server again")]
-    OriginChanged {
-        /// The origin.
-        url: String,
-    },
-    /// The file cannot be read, or the server has no document at the usual places.
-    #[error("{place}: {reason}")]
-    Unreadable {
-        /// Path or URL, without secrets.
-        place: String,
-        /// The reason, clipped.
-        reason: String,
-    },
-}
-
-/// A fault of the bytes, opaque to other modules.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(transparent)]
-pub struct TreeError(TreeFault);
-
-impl From<TreeFault> for DocumentFault {
-    fn from(fault: TreeFault) -> Self {
-        Self::Tree(TreeError(fault))
-    }
-}
+use super::text_limits::{LONGEST_TEXT, LONGEST_TITLE};
+use super::tool_texts::{describe_tool, label, name_tool, write_annotations};
+use super::tree::pointer_segment;
 
 /// An API as its document describes it.
-pub(crate) struct ApiDescription {
+pub struct ApiDescription {
     /// Base URL of the operations' paths.
-    pub(crate) base: Url,
+    pub base: Url,
     /// Operations by the names of their tools.
-    pub(crate) operations: HashMap<String, Arc<ApiOperation>>,
+    pub operations: HashMap<String, Arc<ApiOperation>>,
     /// Tools as raw elements of a list, with the labels of their operations.
-    pub(crate) tools: Vec<(String, String, Bytes)>,
+    pub tools: Vec<(String, String, Bytes)>,
     /// Operations that are offered as resources.
-    pub(crate) resources: Vec<ApiResource>,
+    pub resources: Vec<ApiResource>,
     /// Operations that are not offered, and the reasons.
-    pub(crate) left_out: Vec<(String, OperationFault)>,
+    pub left_out: Vec<(String, OperationFault)>,
     /// Security schemes that operations need and that have no value.
-    pub(crate) missing_schemes: BTreeSet<String>,
+    pub missing_schemes: BTreeSet<String>,
     /// Names in `auth` that are not security schemes of the document, or with a value of another
     /// kind than the scheme needs.
-    pub(crate) unknown_schemes: Vec<String>,
+    pub unknown_schemes: Vec<String>,
     /// Names in `auth` of schemes that no operation requires.
-    pub(crate) unused_schemes: Vec<String>,
-    /// Title and version of the API.
-    pub(crate) title: String,
-    pub(crate) version: String,
-    pub(crate) instructions: Option<String>,
+    pub unused_schemes: Vec<String>,
+    /// Title of the API.
+    pub title: String,
+    /// Version of the API.
+    pub version: String,
+    /// Description of the API.
+    pub instructions: Option<String>,
 }
 
 /// Reads a document.
 ///
 /// # Errors
 /// [`DocumentFault`] if nothing in it can be used. Single unusable operations are left out.
-pub(crate) fn describe_api(
+pub fn describe_api(
     set: &DocumentSet,
     config: &OpenApiConfig,
 ) -> Result<ApiDescription, DocumentFault> {
@@ -259,7 +188,7 @@ impl ApiDescription {
     }
 
     /// Returns remarks for the operator besides the operations that are left out.
-    pub(crate) fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
+    pub fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
         let missing = self
             .missing_schemes
             .iter()
@@ -288,29 +217,25 @@ impl ApiDescription {
     }
 
     /// Returns the result of `resources/list`.
-    pub(crate) fn resources_result(&self, ttl_ms: u64) -> Bytes {
+    pub fn resources_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| !one.is_template);
         list_result("resources", listed.map(|one| &one.element), ttl_ms)
     }
 
     /// Returns the result of `resources/templates/list`.
-    pub(crate) fn templates_result(&self, ttl_ms: u64) -> Bytes {
+    pub fn templates_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| one.is_template);
         list_result("resourceTemplates", listed.map(|one| &one.element), ttl_ms)
     }
 
     /// Returns the result of `tools/list`.
-    pub(crate) fn tools_result(&self, ttl_ms: u64) -> Bytes {
+    pub fn tools_result(&self, ttl_ms: u64) -> Bytes {
         list_result("tools", self.tools.iter().map(|(_, _, tool)| tool), ttl_ms)
     }
 }
 
 /// Returns the result of a list request, all on one page.
-pub(crate) fn list_result<'a>(
-    member: &str,
-    items: impl Iterator<Item = &'a Bytes>,
-    ttl_ms: u64,
-) -> Bytes {
+fn list_result<'a>(member: &str, items: impl Iterator<Item = &'a Bytes>, ttl_ms: u64) -> Bytes {
     let mut result = format!(
         "{{\"resultType\":\"complete\",\"ttlMs\":{ttl_ms},\"cacheScope\":\"public\",\"{member}\":["
     )
@@ -388,11 +313,6 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
     Ok(ListedOperations { all, unreadable })
 }
 
-/// Returns method and path of an operation.
-pub(crate) fn label(place: OperationPlace<'_>) -> String {
-    format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
-}
-
 /// Members of a path that are operations.
 const PATH_METHODS: [(&str, Method); 8] = [
     ("get", Method::GET),
@@ -412,10 +332,5 @@ const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 pub const MANY_TOOLS: usize = 40;
 /// Maximum size in bytes of all tools and resources of a document.
 const MAX_TOOLS_BYTES: usize = 48 * 1024 * 1024;
-/// Maximum length in bytes of a tool's description, and of the API's.
-pub(crate) const LONGEST_TEXT: usize = 4096;
-/// Maximum length in bytes of a title, a name or a path.
-pub(crate) const LONGEST_TITLE: usize = 200;
-
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::config::ServerSecrets;
-use crate::jsonrpc::string;
+use trunkline_config::ServerSecrets;
+use trunkline_jsonrpc::string;
 
 use super::answer::{AnswerContent, ApiAnswer};
 use super::body::OCTET_STREAM_MEDIA_TYPE;
@@ -21,8 +21,9 @@ use super::operation::{ApiOperation, OperationFault, PathPiece};
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
 
 /// An operation that is offered as a resource or a template.
-pub(crate) struct ApiResource {
-    pub(crate) operation: Arc<ApiOperation>,
+pub struct ApiResource {
+    /// The operation.
+    pub operation: Arc<ApiOperation>,
     /// True if it has parameters.
     pub(crate) is_template: bool,
     /// Its element in the list.
@@ -76,7 +77,7 @@ impl ApiResource {
     }
 
     /// Returns the arguments in a URI, or `None` if the URI belongs to another resource.
-    pub(crate) fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
+    pub fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
         let rest = uri.strip_prefix(&self.origin)?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut arguments = Map::new();
@@ -135,7 +136,7 @@ impl ApiAnswer {
     ///
     /// # Errors
     /// The status and the text of an unsuccessful response.
-    pub(crate) fn read_result(
+    pub fn read_result(
         &self,
         uri: &str,
         secrets: &ServerSecrets,

@@ -145,7 +145,7 @@ fn parts_that_the_catalog_would_refuse_are_left_out_of_the_schema() {
     assert!(new.get("default").is_none());
     let text =
         json!({ "type": "object", "properties": { "body": { "anyOf": [new] } } }).to_string();
-    assert!(crate::catalog::ArgumentSchema::compile(text.as_bytes()).is_ok(), "{text}");
+    assert!(trunkline_catalog::ArgumentSchema::compile(text.as_bytes()).is_ok(), "{text}");
 }
 
 #[test]

@@ -12,11 +12,11 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use crate::text::clip;
+use trunkline_core::text::clip;
 
 /// Error while resolving a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ReferenceFault {
+pub enum ReferenceFault {
     /// The target does not exist.
     #[error("the reference {target:?} leads nowhere")]
     Dangling {
@@ -47,7 +47,7 @@ pub(crate) enum ReferenceFault {
 
 /// A document with the files to which it refers.
 #[derive(Debug)]
-pub(crate) struct DocumentSet {
+pub struct DocumentSet {
     /// The document itself comes first.
     files: Vec<DocumentFile>,
     /// Files that the document names and that cannot be read, and the reasons.
@@ -69,18 +69,18 @@ struct DocumentFile {
 
 impl DocumentSet {
     /// Creates a set from a document and the address from which it was read.
-    pub(crate) fn new(address: Url, tree: Value) -> Self {
+    pub fn new(address: Url, tree: Value) -> Self {
         let main = DocumentFile { named: address.clone(), address, tree };
         Self { files: vec![main], unreadable: HashMap::new(), looks: Cell::new(MAX_LOOKS) }
     }
 
     /// Adds a file that the document names as `named`, and that was read at `address`.
-    pub(crate) fn add(&mut self, named: Url, address: Url, tree: Value) {
+    pub fn add(&mut self, named: Url, address: Url, tree: Value) {
         self.files.push(DocumentFile { named, address, tree });
     }
 
     /// Records that a file cannot be read. Operations that refer to it cannot be used.
-    pub(crate) fn add_unreadable(&mut self, address: Url, reason: &str) {
+    pub fn add_unreadable(&mut self, address: Url, reason: &str) {
         self.unreadable.insert(address, clip(reason, LONGEST_TARGET).to_owned());
     }
 
@@ -107,8 +107,13 @@ impl DocumentSet {
         Node { set: self, file: 0, value }
     }
 
+    /// Returns true if it may be a document, rather than another page of the server.
+    pub fn is_openapi(&self) -> bool {
+        self.root().find("openapi").or_else(|| self.root().find("swagger")).is_some()
+    }
+
     /// Returns the address from which the document was read.
-    pub(crate) fn address(&self) -> Option<&Url> {
+    pub fn address(&self) -> Option<&Url> {
         self.files.first().map(|file| &file.address)
     }
 
@@ -251,7 +256,7 @@ fn weigh(value: &Value) -> (usize, usize) {
 
 /// Returns the files to which a tree refers besides itself, as far as the document's address allows
 /// them. `from` is the address of the tree, `main` that of the document.
-pub(crate) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
+pub fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
     let mut found = BTreeSet::new();
     let mut open = vec![(tree, "")];
     while let Some((value, key)) = open.pop() {

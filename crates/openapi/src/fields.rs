@@ -10,9 +10,10 @@ use super::body::{
     ApiBody, BodyField, BodyFormat, BodyShape, OCTET_STREAM_MEDIA_TYPE, PartContent,
 };
 use super::inputs::{NewArgument, ToolInputs};
-use super::operation::{DocumentReader, OperationFault};
+use super::operation::OperationFault;
 use super::outputs::is_object;
 use super::parameters::{ParameterPlace, ParameterStyle};
+use super::reader::DocumentReader;
 use super::references::{Node, ReferenceFault};
 use super::schema::ConvertedSchema;
 

@@ -2,12 +2,13 @@
 
 use url::Url;
 
-use crate::config::OpenApiConfig;
-use crate::text::clip;
+use trunkline_config::OpenApiConfig;
+use trunkline_core::text::clip;
 
-use super::document::{DocumentFault, LONGEST_TITLE};
+use super::fault::DocumentFault;
 use super::operation::{OperationFault, OperationPlace};
 use super::references::{DocumentSet, Node};
+use super::text_limits::LONGEST_TITLE;
 
 /// Returns the URL of the server for requests: the configured one, or the first in the document if
 /// the document may choose.

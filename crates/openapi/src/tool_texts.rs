@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::text::clip;
+use trunkline_core::text::clip;
 
-use super::document::{LONGEST_TEXT, LONGEST_TITLE, label};
 use super::operation::OperationPlace;
+use super::text_limits::{LONGEST_TEXT, LONGEST_TITLE};
 
 /// Returns the name of the tool: the operation's id, or otherwise its method and path.
 pub(crate) fn name_tool(place: OperationPlace<'_>) -> String {
@@ -66,4 +66,9 @@ pub(crate) fn write_annotations(place: OperationPlace<'_>) -> Value {
         hint("idempotentHint", true.into());
     }
     hints
+}
+
+/// Returns method and path of an operation.
+pub(crate) fn label(place: OperationPlace<'_>) -> String {
+    format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
 }

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::body::BodyFormat;
-use super::operation::DocumentReader;
+use super::reader::DocumentReader;
 use super::references::Node;
 use super::schema::ConvertedSchema;
 

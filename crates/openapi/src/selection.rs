@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
+use trunkline_config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
 
 use super::references::Node;
 
