@@ -21,136 +21,82 @@
 
 #![warn(unreachable_pub)]
 
-mod audit;
-mod aws;
-mod breaker;
-mod call_text;
-mod check;
-mod clients;
-mod command;
-mod command_output;
-mod confirm;
-mod costs;
-mod definitions;
-mod discovery;
-#[cfg(feature = "embedding-models")]
-mod embedding_model;
-mod embeddings;
-mod docs;
-mod events;
-mod fault;
-mod gateway;
-mod gateway_files;
-mod help;
-mod interceptors;
-mod issuers;
-mod kinds;
-mod macros;
-mod maps;
-mod memory;
-mod naming;
-mod network;
-mod numbers;
-mod oauth;
-mod openapi;
-mod own_tools;
-mod pattern;
-mod policy;
-mod problem;
-mod process;
-mod profiles;
-mod quota;
-mod rate;
+mod checks;
 mod reader;
-mod sandbox;
-mod secret;
-mod server;
-mod sent_secrets;
-mod server_secrets;
-mod setting;
+mod sections;
 mod source;
-mod subject_name;
-mod substitute;
-mod syntax;
 #[cfg(test)]
 mod tests;
-mod token_checks;
-mod transforms;
-mod units;
-#[cfg(not(feature = "embedding-models"))]
-mod unsupported_model;
-mod vault;
-mod wording;
 
-pub use audit::{AuditConfig, DigestChoice};
-pub use aws::AwsConfig;
-pub use breaker::BreakerConfig;
-pub use call_text::{CallText, CallTextPart, forwarded_credentials};
-pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
-pub use command::{CommandConfig, child_inherits};
-pub use command_output::{CommandFault, renew_outputs};
-pub use confirm::ConfirmChoice;
-pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
-pub use discovery::{
+pub use checks::server_secrets::ServerSecrets;
+pub use reader::docs::{json_schema, reference};
+pub use reader::faults::problem::SettingFault;
+pub use reader::faults::{Color, ConfigFault, ConfigFaults};
+pub use reader::values::call_text::{CallText, CallTextPart, forwarded_credentials};
+pub use reader::values::pattern::Pattern;
+pub use reader::values::secret::{Secret, sensitive_headers};
+pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
+pub use sections::confirm::ConfirmChoice;
+pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
+pub use sections::gateway::audit::{AuditConfig, DigestChoice};
+pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
-pub use docs::{json_schema, reference};
-#[cfg(feature = "embedding-models")]
-pub use embedding_model::{EmbeddingModel, EmbeddingModelFault};
-pub use embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
-pub use events::EventsConfig;
-pub use fault::{Color, ConfigFault, ConfigFaults};
-pub use gateway::{
+pub use sections::gateway::embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
+pub use sections::gateway::events::EventsConfig;
+pub use sections::gateway::gateway_files::GatewayFiles;
+pub use sections::gateway::naming::{NameCase, NameFormat, NamingChoice};
+pub use sections::gateway::network::{UrlFault, is_own_machine, is_safe_url};
+pub use sections::gateway::vault::VaultConfig;
+pub use sections::gateway::{
     AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
     LogFormatChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
-pub use gateway_files::GatewayFiles;
-pub use interceptors::{
+pub use sections::interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
-pub use issuers::{IssuerConfig, IssuerFault, IssuerName, ScopeName, TokenAlgorithm};
-pub use memory::ReducedBound;
-pub use naming::{NameCase, NameFormat, NamingChoice};
-pub use network::{UrlFault, is_own_machine, is_safe_url};
-pub use oauth::{
-    CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
-    OauthFault, TokenEndpointAuth, is_scope_token,
-};
-pub use openapi::{
-    DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
-    OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
-};
-pub use own_tools::{
+pub use sections::issuers::{IssuerConfig, IssuerFault, IssuerName, ScopeName, TokenAlgorithm};
+pub use sections::own_tools::{
     CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
 };
-pub use pattern::Pattern;
-pub use policy::{
+pub use sections::policy::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
     MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
-pub use problem::SettingFault;
-pub use profiles::ProfileConfig;
-pub use quota::DailyQuota;
-pub use rate::Rate;
-pub use sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
-pub use secret::{Secret, sensitive_headers};
-pub use server::{
+pub use sections::profiles::ProfileConfig;
+pub use sections::quota::DailyQuota;
+pub use sections::rate::Rate;
+pub use sections::server::aws::AwsConfig;
+pub use sections::server::breaker::BreakerConfig;
+pub use sections::server::command::{CommandConfig, child_inherits};
+pub use sections::server::memory::ReducedBound;
+pub use sections::server::oauth::{
+    CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
+    OauthFault, TokenEndpointAuth, is_scope_token,
+};
+pub use sections::server::openapi::{
+    DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
+    OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
+};
+pub use sections::server::sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
+pub use sections::server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
     ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,
 };
-pub use server_secrets::ServerSecrets;
-pub use source::{ConfigSource, Environment, SystemEnvironment, check_file_value};
-pub use subject_name::SubjectName;
-pub use transforms::{
+pub use sections::subject_name::SubjectName;
+pub use sections::transforms::{
     ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,
     ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
     ToolArguments, TransformSettings, ValuePath, WhenLarger,
 };
+pub use source::command_output::{CommandFault, renew_outputs};
+#[cfg(feature = "embedding-models")]
+pub use source::embedding_model::{EmbeddingModel, EmbeddingModelFault};
 #[cfg(not(feature = "embedding-models"))]
-pub use unsupported_model::{
+pub use source::unsupported_model::{
     UnsupportedModel as EmbeddingModel, UnsupportedModelFault as EmbeddingModelFault,
 };
-pub use vault::VaultConfig;
+pub use source::{ConfigSource, Environment, SystemEnvironment, check_file_value};
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -158,11 +104,11 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use fault::Findings;
-use macros::section;
-use maps::{NamedTables, ServerTables};
+use reader::faults::Findings;
+use reader::macros::section;
+use reader::setting::{Section, SectionPart};
+use reader::values::maps::{NamedTables, ServerTables};
 use reader::{ConfigReader, ConfigTable};
-use setting::{Section, SectionPart};
 
 section! {
     /// A whole configuration, as in `gateway.toml`.
@@ -276,10 +222,10 @@ impl Config {
     /// The address collides with the admin listener's, or is reachable by other machines and
     /// `public_url` is missing beside `[issuers]`.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), SettingFault> {
-        if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
+        if self.admin.listen.is_some_and(|admin| checks::addresses_collide(address, admin)) {
             return Err(SettingFault::SameAddress);
         }
-        if token_checks::needs_public_url(self, address) {
+        if checks::token_checks::needs_public_url(self, address) {
             return Err(IssuerFault::NoPublicUrl { address }.into());
         }
         self.gateway.listen = address;
@@ -292,7 +238,7 @@ impl Config {
     pub fn is_open_to_anyone(&self) -> bool {
         !self.authenticates()
             && self.gateway.anonymous == AnonymousAccess::Loopback
-            && check::is_reachable_by_others(self.gateway.listen)
+            && checks::is_reachable_by_others(self.gateway.listen)
     }
 
     /// Returns true if larger results of any tool are kept.
@@ -343,7 +289,7 @@ impl Config {
     /// # Errors
     /// The filter does not parse.
     pub fn log_at(&mut self, level: &str) -> Result<(), SettingFault> {
-        self.log.level = gateway::check_log_filter(level)?;
+        self.log.level = sections::gateway::check_log_filter(level)?;
         Ok(())
     }
 }
@@ -364,8 +310,8 @@ fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
     let root = ConfigTable::root_table(document.get_ref());
     root.refuse_unknown(&Config::setting_rows(), reader);
     let config = Config::read_fields(&root, reader);
-    check::check_settings(&root, reader);
-    syntax::merge_syntax_errors(text, &errors, &mut reader.found);
+    checks::check_settings(&root, reader);
+    reader::faults::syntax::merge_syntax_errors(text, &errors, &mut reader.found);
     config
 }
 

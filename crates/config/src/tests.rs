@@ -14,8 +14,8 @@ use serde_json::Value as Json;
 
 use trunkline_core::codec::file::FileError;
 
-use super::setting::{Section, SettingRow};
 use super::*;
+use crate::reader::setting::{Section, SettingRow};
 
 /// A fake environment: variables, and files by their full path.
 #[derive(Default)]
@@ -184,7 +184,7 @@ fn the_json_schema_and_the_reader_accept_the_same_files() {
 fn every_setting_has_a_sentence_that_ends() {
     fn visit(path: &str, rows: &[SettingRow]) {
         for row in rows {
-            let doc = setting::join_lines(row.doc);
+            let doc = reader::setting::join_lines(row.doc);
             assert!(doc.ends_with(['.', ':']), "{path}.{}: {doc:?}", row.key);
             let inner = (row.outline)().map(|outline| outline.rows).unwrap_or_default();
             visit(&format!("{path}.{}", row.key), &inner);
@@ -196,7 +196,7 @@ fn every_setting_has_a_sentence_that_ends() {
 #[test]
 fn the_variables_that_every_child_gets_are_in_the_docs() {
     let page = reference();
-    for name in command::PASSED_ENV {
+    for name in sections::server::command::PASSED_ENV {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
 }

@@ -1,0 +1,230 @@
+//! Kinds of network values: addresses, hosts, origins, URLs, headers.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderName;
+use http::uri::Authority;
+use ipnet::IpNet;
+use serde_json::{Value as Json, json};
+use url::{Host, Url};
+
+use crate::reader::faults::problem::SettingFault;
+use crate::reader::setting::{Setting, TextSetting};
+use crate::reader::{ConfigNode, ConfigReader};
+
+/// Reason why a URL is not usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlFault {
+    /// It does not parse.
+    #[error("{0}")]
+    Parse(#[from] url::ParseError),
+    /// It is neither `http` nor `https`.
+    #[error("its scheme is neither `http` nor `https`")]
+    Scheme,
+    /// It has `user:password@`.
+    #[error("it carries a user name or a password")]
+    Credentials,
+    /// It is plain `http`, and not on this machine.
+    #[error("it is plain `http` to another machine")]
+    Unencrypted,
+    /// It has a `#fragment`.
+    #[error("it has a fragment")]
+    Fragment,
+}
+
+impl TextSetting for SocketAddr {
+    type Value = Self;
+    const OFF: bool = true;
+    const WORD: &'static str = "address with port";
+    const RULE: &'static str = "an IP address and a port";
+    const EXAMPLE: &'static str = "\"127.0.0.1:8080\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
+        Ok(text.parse().ok())
+    }
+}
+
+/// A host name, optionally with a port, in lower case.
+pub(crate) struct HostSetting;
+
+impl TextSetting for HostSetting {
+    type Value = String;
+    const WORD: &'static str = "host name";
+    const RULE: &'static str = "a name without scheme and path";
+    const EXAMPLE: &'static str = "\"mcp.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
+        Ok(is_host(text).then(|| text.to_ascii_lowercase()))
+    }
+}
+
+/// The value of a browser's `Origin` header: scheme, host, and a port if it is not the scheme's
+/// default.
+pub(crate) struct OriginSetting;
+
+impl TextSetting for OriginSetting {
+    type Value = String;
+    const WORD: &'static str = "origin";
+    const RULE: &'static str = "a scheme and a host, without path";
+    const EXAMPLE: &'static str = "\"https://app.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
+        let text = text.to_ascii_lowercase();
+        let Some((scheme, host)) = text.split_once("://") else { return Ok(None) };
+        if !is_scheme(scheme) || !is_host(host) {
+            return Ok(None);
+        }
+        // Only web schemes have a default port to leave out.
+        let url = Url::parse(&text).ok().filter(|url| url.origin().is_tuple());
+        Ok(Some(url.map_or(text, |url| url.origin().ascii_serialization())))
+    }
+}
+
+/// Returns true if a text is a host, optionally with a port.
+fn is_host(text: &str) -> bool {
+    let plain = !text.contains(['@', '*']);
+    plain && text.parse::<Authority>().is_ok_and(|authority| !authority.host().is_empty())
+}
+
+fn is_scheme(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_lowercase())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
+/// The URL of an icon, or a `data:` URL with the icon itself.
+pub(crate) struct IconSetting;
+
+impl TextSetting for IconSetting {
+    type Value = String;
+    const WORD: &'static str = "picture";
+    const RULE: &'static str = "an http(s) URL or `data:image/…`";
+    const EXAMPLE: &'static str = "\"https://example.com/icon.png\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
+        let valid = text.starts_with("data:image/") || parse_http_url(text).is_ok();
+        Ok(valid.then(|| text.to_owned()))
+    }
+}
+
+impl Setting for Url {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        "HTTP URL, with substitution".into()
+    }
+
+    fn example_value() -> String {
+        "\"https://mcp.example.com/mcp\"".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        if node.value.as_str().is_some_and(|text| text.contains('@')) {
+            // It may contain a password, which the excerpt of a fault must not show.
+            reader.hidden.push(node.span.clone());
+        }
+        let text = node.substitute_text::<Self>(reader)?;
+        // The message names only the rule: the text may contain a secret.
+        parse_http_url(&text).map_err(|problem| node.report_fault(reader, problem.into())).ok()
+    }
+
+    fn json_schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+pub(crate) fn parse_http_url(text: &str) -> Result<Url, UrlFault> {
+    let url = Url::parse(text)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(UrlFault::Scheme);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(UrlFault::Credentials);
+    }
+    if url.fragment().is_some() { Err(UrlFault::Fragment) } else { Ok(url) }
+}
+
+/// Parses a URL that is HTTPS, or HTTP of this machine.
+pub(crate) fn parse_safe_url(text: &str) -> Result<Url, UrlFault> {
+    let url = parse_http_url(text)?;
+    if is_safe_url(&url) { Ok(url) } else { Err(UrlFault::Unencrypted) }
+}
+
+/// Returns true if requests to an HTTP URL cannot be read on the way: it is HTTPS, or of this
+/// machine.
+pub fn is_safe_url(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && is_own_machine(url))
+}
+
+/// Returns true if a URL names this machine, by `localhost` or by a loopback address.
+pub fn is_own_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+impl TextSetting for IpNet {
+    type Value = Self;
+    const WORD: &'static str = "address range";
+    const RULE: &'static str = "an IP address, or a range of them as `ADDRESS/BITS`";
+    const EXAMPLE: &'static str = "\"10.1.0.0/16\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
+        let one = || text.parse::<IpAddr>().map(Self::from);
+        Ok(text.parse().or_else(|_| one()).ok())
+    }
+}
+
+/// The name of a header that a configuration may set or forward.
+pub(crate) struct HeaderSetting;
+
+impl HeaderSetting {
+    /// Parses a name, and rejects headers that the gateway writes itself.
+    pub(crate) fn from_text(text: &str) -> Result<HeaderName, SettingFault> {
+        let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| SettingFault::HeaderName)?;
+        let lower = name.as_str();
+        if lower.starts_with("mcp-") {
+            let reason = "headers that begin with Mcp- are reserved for the protocol";
+            return Err(SettingFault::HeaderReserved { reason });
+        }
+        match RESERVED_HEADERS.iter().find(|(_, names)| names.contains(&lower)) {
+            Some((reason, _)) => Err(SettingFault::HeaderReserved { reason }),
+            None => Ok(name),
+        }
+    }
+}
+
+impl TextSetting for HeaderSetting {
+    type Value = HeaderName;
+    const WORD: &'static str = "header name";
+    const EXAMPLE: &'static str = "\"X-Request-Id\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<HeaderName>, SettingFault> {
+        Self::from_text(text).map(Some)
+    }
+}
+
+/// Headers that must not be fixed or forwarded, and the reason.
+const RESERVED_HEADERS: [(&str, &[&str]); 4] = [
+    // RFC 9110, section 7.6.1, and headers that older software treats likewise.
+    (
+        "it belongs to one connection, not to the message",
+        &[
+            "connection",
+            "keep-alive",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ],
+    ),
+    ("it follows from the URL", &["host"]),
+    ("it follows from the body", &["content-length", "content-type", "content-encoding", "expect"]),
+    ("the gateway must understand the answer", &["accept", "accept-encoding", "last-event-id"]),
+];

@@ -1,0 +1,115 @@
+//! The source of a configuration, and its interface to the system: files and variables.
+//!
+//! Two other files of this module access the system: `command_output` runs programs, and
+//! `embedding_model` reads a model's folder.
+
+pub(crate) mod command_output;
+#[cfg(feature = "embedding-models")]
+pub(crate) mod embedding_model;
+pub(crate) mod substitute;
+#[cfg(not(feature = "embedding-models"))]
+pub(crate) mod unsupported_model;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use data_encoding::HEXLOWER;
+
+use trunkline_core::codec::file::{FileError, read_file};
+use trunkline_core::crypto::sha256;
+
+use command_output::{CommandFault, output_of};
+
+/// The text of a configuration, and its location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigSource {
+    /// The name of the file in messages.
+    pub name: String,
+    /// The folder of relative paths; absolute, because a child may have another working directory.
+    pub folder: PathBuf,
+    /// The bytes of the file.
+    pub bytes: Vec<u8>,
+}
+
+impl ConfigSource {
+    /// The largest configuration, in bytes.
+    pub const MAX_LEN: usize = 4 << 20;
+
+    /// Reads a regular file of at most [`ConfigSource::MAX_LEN`] bytes.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let bytes = read_file(path, Self::MAX_LEN)?;
+        let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Self { name: path.display().to_string(), folder, bytes })
+    }
+
+    /// The SHA-256 of the file, in hexadecimal.
+    pub fn digest(&self) -> String {
+        HEXLOWER.encode(&sha256(&self.bytes))
+    }
+}
+
+/// The configuration's interface to the system: [`SystemEnvironment`] in the program, a table in
+/// tests.
+pub trait Environment {
+    /// An environment variable.
+    fn variable(&self, name: &str) -> Option<OsString>;
+
+    /// The text of a file named by a substitution.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    fn text(&self, path: &Path) -> Result<String, FileError>;
+
+    /// The output of a command line named by a substitution.
+    ///
+    /// # Errors
+    /// [`CommandFault`].
+    fn output(&self, line: &str) -> Result<String, CommandFault> {
+        output_of(line)
+    }
+
+    /// The running program.
+    fn executable(&self) -> Option<PathBuf>;
+}
+
+/// The real system environment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemEnvironment;
+
+impl Environment for SystemEnvironment {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn text(&self, path: &Path) -> Result<String, FileError> {
+        check_file_value(read_file(path, MAX_FILE_VALUE)?)
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        // Computed once: after an in-place upgrade the system would name a deleted file, and every
+        // server that runs this program would look changed.
+        static EXECUTABLE_PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+        EXECUTABLE_PATH.get_or_init(|| std::env::current_exe().ok()).clone()
+    }
+}
+
+/// Returns the contents of a file as the value of a `${file:…}`.
+///
+/// # Errors
+/// [`FileError`] for contents that no value may have.
+pub fn check_file_value(bytes: Vec<u8>) -> Result<String, FileError> {
+    if bytes.len() > MAX_FILE_VALUE {
+        return Err(FileError::TooLarge { max: MAX_FILE_VALUE });
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(FileError::Empty);
+    }
+    String::from_utf8(bytes).map_err(|_| FileError::NotText)
+}
+
+/// The largest value of a `${file:…}`, in bytes.
+const MAX_FILE_VALUE: usize = 64 << 10;
