@@ -79,9 +79,10 @@ pub use sections::server::openapi::{
     OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
 };
 pub use sections::server::sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
+pub use sections::server::tools::{ToolOverride, ToolsConfig};
 pub use sections::server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
-    ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,
+    ServerConfig, ServerKind, StartChoice,
 };
 pub use sections::subject_name::SubjectName;
 pub use sections::transforms::{
@@ -222,7 +223,11 @@ impl Config {
     /// The address collides with the admin listener's, or is reachable by other machines and
     /// `public_url` is missing beside `[issuers]`.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), SettingFault> {
-        if self.admin.listen.is_some_and(|admin| checks::addresses_collide(address, admin)) {
+        if self
+            .admin
+            .listen
+            .is_some_and(|admin| checks::listeners::addresses_collide(address, admin))
+        {
             return Err(SettingFault::SameAddress);
         }
         if checks::token_checks::needs_public_url(self, address) {
@@ -238,7 +243,7 @@ impl Config {
     pub fn is_open_to_anyone(&self) -> bool {
         !self.authenticates()
             && self.gateway.anonymous == AnonymousAccess::Loopback
-            && checks::is_reachable_by_others(self.gateway.listen)
+            && checks::listeners::is_reachable_by_others(self.gateway.listen)
     }
 
     /// Returns true if larger results of any tool are kept.

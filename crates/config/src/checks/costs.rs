@@ -4,14 +4,15 @@ use super::setting_value;
 use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::Section;
 use crate::reader::values::numbers::Count32;
-use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
+use crate::reader::{ConfigReader, ConfigTable};
 use crate::sections::clients::ClientConfig;
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::issuers::IssuerConfig;
 use crate::sections::profiles::ProfileConfig;
 use crate::sections::quota::DailyQuota;
 use crate::sections::rate::Rate;
-use crate::sections::server::{ServerConfig, ToolOverride};
+use crate::sections::server::ServerConfig;
+use crate::sections::server::tools::ToolOverride;
 
 /// A configured rate or quota: its key, and the calls that it allows at once.
 type Allowance = (String, u32);
@@ -32,7 +33,7 @@ pub(crate) fn check_costs(
     reader: &mut ConfigReader<'_>,
 ) {
     let mut shared = Vec::new();
-    if let Some(gateway) = root.find_node("gateway").and_then(|node| node.as_table()) {
+    if let Some(gateway) = root.find_table("gateway") {
         add_rates::<GatewayConfig>(&gateway, &["rate", "client_rate"], &mut shared, reader);
     }
     for profile in tables.profiles {
@@ -50,9 +51,7 @@ pub(crate) fn check_costs(
         let mut of_server = shared.clone();
         add_rates::<ServerConfig>(server, &["rate", "rate_each"], &mut of_server, reader);
         add_quota::<ServerConfig>(server, "quota_each", &mut of_server, reader);
-        let tools = server.find_node("tools").and_then(|node| node.as_table());
-        let tools: Vec<_> = tools.iter().flat_map(ConfigTable::all_nodes).collect();
-        for tool in tools.iter().filter_map(ConfigNode::as_table) {
+        for tool in server.find_tables("tools") {
             check_cost(&tool, of_server.clone(), reader);
         }
     }

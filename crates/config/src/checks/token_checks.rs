@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use toml::de::DeTable;
 
-use super::{is_reachable_by_others, setting_value};
+use super::listeners::is_reachable_by_others;
+use super::setting_value;
 use crate::Config;
-use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
+use crate::reader::{ConfigReader, ConfigTable};
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::issuers::{IssuerFault, IssuerUrl};
 
@@ -22,8 +23,7 @@ pub(crate) fn check_tokens(
     }
     check_unique_issuers(issuers, reader);
     if issuers.is_empty() {
-        let clients = root.find_node("clients").and_then(|node| node.as_table());
-        if clients.is_none_or(|clients| clients.all_nodes().is_empty()) {
+        if root.find_nodes("clients").is_empty() {
             refuse_scopes(root, reader);
         }
     } else {
@@ -68,7 +68,7 @@ fn check_unique_issuers(issuers: &[ConfigTable<'_>], reader: &mut ConfigReader<'
 /// `Host` header, which is one of its own names; any other needs `public_url`.
 fn check_public_url(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let empty = DeTable::new();
-    let gateway = root.find_node("gateway").and_then(|node| node.as_table());
+    let gateway = root.find_table("gateway");
     let gateway = gateway.unwrap_or_else(|| ConfigTable::root_table(&empty));
     let open = setting_value::<GatewayConfig, SocketAddr>(&gateway, "listen", reader);
     if let Some(address) = open.filter(|address| is_reachable_by_others(*address))
@@ -81,23 +81,15 @@ fn check_public_url(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
 
 /// Reports required scopes if there are neither clients nor issuers: then no client has a scope.
 fn refuse_scopes(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    let below = |key| root.find_node(key).iter().flat_map(nodes_of).collect::<Vec<_>>();
-    let servers = below("servers");
-    let tools = servers.iter().filter_map(|server| server.as_table()?.find_node("tools"));
-    let tools: Vec<_> = tools.flat_map(|tools| nodes_of(&tools)).collect();
-    for owner in below("profiles").iter().chain(&servers).chain(&tools) {
-        let Some(node) = owner.as_table().and_then(|table| table.find_node("scopes")) else {
-            continue;
-        };
+    let servers = root.find_tables("servers");
+    let tools: Vec<_> = servers.iter().flat_map(|server| server.find_tables("tools")).collect();
+    for owner in root.find_tables("profiles").iter().chain(&servers).chain(&tools) {
+        let Some(node) = owner.find_node("scopes") else { continue };
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         if node.expect_items::<Vec<String>>(quiet).is_some_and(|items| !items.is_empty()) {
             node.report_fault(reader, IssuerFault::NobodyHasScopes.into());
         }
     }
-}
-
-fn nodes_of<'a>(node: &ConfigNode<'a>) -> Vec<ConfigNode<'a>> {
-    node.as_table().map(|table| table.all_nodes()).unwrap_or_default()
 }
 
 /// Returns true if tokens for a gateway at this address need a URL from the configuration.

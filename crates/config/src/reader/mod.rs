@@ -218,6 +218,22 @@ impl<'a> ConfigTable<'a> {
         self.entries.get_key_value(key).map(|(name, value)| self.child_node(name, value))
     }
 
+    /// The table under a key; `None` if the key is missing or its value is no table.
+    pub(crate) fn find_table(&self, key: &str) -> Option<Self> {
+        self.find_node(key)?.as_table()
+    }
+
+    /// The tables below the table under a key, in file order: those of `[servers.NAME]` under
+    /// `servers`.
+    pub(crate) fn find_tables(&self, key: &str) -> Vec<Self> {
+        self.find_nodes(key).iter().filter_map(ConfigNode::as_table).collect()
+    }
+
+    /// The values of the table under a key, in file order.
+    pub(crate) fn find_nodes(&self, key: &str) -> Vec<ConfigNode<'a>> {
+        self.find_table(key).map(|table| table.all_nodes()).unwrap_or_default()
+    }
+
     /// Every value, in file order.
     pub(super) fn all_nodes(&self) -> Vec<ConfigNode<'a>> {
         let mut nodes: Vec<_> =

@@ -16,7 +16,8 @@ use crate::sections::clients::ClientConfig;
 use crate::sections::gateway::network::HeaderSetting;
 use crate::sections::issuers::IssuerConfig;
 use crate::sections::profiles::ProfileConfig;
-use crate::sections::server::{ServerConfig, ToolOverride};
+use crate::sections::server::ServerConfig;
+use crate::sections::server::tools::ToolOverride;
 
 /// A key that is a name, with further rules for its value.
 pub(crate) trait NameKey<V>: Sized + PartialEq {

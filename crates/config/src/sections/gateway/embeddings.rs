@@ -164,8 +164,7 @@ impl EmbeddingSettingsFault {
 
 /// Checks that there is exactly one source of vectors, and no setting of the other one.
 pub(crate) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    let search = root.find_node("search").and_then(|node| node.as_table());
-    let Some(search) = search else { return };
+    let Some(search) = root.find_table("search") else { return };
     let Some(node) = search.find_node("embeddings") else { return };
     let Some(table) = node.as_table() else { return };
     let report =

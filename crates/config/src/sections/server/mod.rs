@@ -8,16 +8,16 @@ pub(crate) mod oauth;
 pub(crate) mod openapi;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod tools;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use url::Url;
 
-use trunkline_protocol::call::{NativeName, PublicName, ServerName};
+use trunkline_protocol::call::ServerName;
 
 use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
@@ -26,14 +26,13 @@ use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
 use super::quota::DailyQuota;
 use super::rate::Rate;
-use super::transforms::{OutputCheck, ResultBounds, TransformSettings};
+use super::transforms::{OutputCheck, ResultBounds};
 use crate::checks::server_secrets::ServerSecrets;
 use crate::reader::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
-use crate::reader::setting::{Section, SectionPart, Setting, SettingRow, TextSetting};
+use crate::reader::setting::{Section, SectionPart, Setting, SettingRow};
 use crate::reader::values::call_text::CallText;
 use crate::reader::values::numbers::{Count32, CountSetting};
-use crate::reader::values::pattern::Pattern;
 use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigReader, ConfigTable};
@@ -42,6 +41,7 @@ use breaker::BreakerConfig;
 use command::CommandConfig;
 use oauth::OauthConfig;
 use openapi::{OpenApiConfig, ServerProtocol};
+use tools::ToolsConfig;
 
 section! {
     /// One server: a child process (`command`) or an HTTP server (`url`) that speaks MCP, or a plain
@@ -197,56 +197,6 @@ section! {
             oauth: Option<OauthConfig>,
             /// Requests are signed for AWS. By default they are not.
             aws: Option<AwsConfig>,
-        }
-    }
-}
-
-section! {
-    /// The tools that clients see. Hidden tools cannot be called. Each table in it configures one
-    /// tool (except tools that are named `allow` or `deny`).
-    #[derive(Debug, Clone, PartialEq)]
-    pub struct ToolsConfig {
-        parts {
-            /// Overrides for single tools, by native name, in file order.
-            overrides: Vec<(NativeName, ToolOverride)>,
-        }
-        settings {
-            /// The tools to show, by the server's own names: `*` matches any number of characters,
-            /// `?` exactly one. If empty, all tools.
-            allow: Vec<Pattern> = [],
-            /// The tools to hide; takes precedence over `allow`.
-            deny: Vec<Pattern> = [],
-        }
-    }
-}
-
-section! {
-    /// Overrides for one tool; `TOOL` is the server's own name for it.
-    #[derive(Debug, Clone, PartialEq)]
-    pub struct ToolOverride {
-        parts {
-            /// The changes of its calls and results.
-            transforms: Arc<TransformSettings>,
-        }
-        settings {
-            /// The public name, instead of the one made by `gateway.naming`: 1 to 64 characters of
-            /// `a-z`, `A-Z`, `0-9`, `_` and `-`. It must be unique.
-            name: Option<PublicName>,
-            /// The description for the client's model, instead of the server's own.
-            description: Option<String>,
-            /// The rate of calls to this tool.
-            rate: Option<Rate>,
-            /// Asks the user for consent before the tool is called, instead of the server's
-            /// `confirm`.
-            confirm: Option<ConfirmChoice>,
-            /// The rate of each client's calls to this tool, or of each address's.
-            rate_each: Option<Rate>,
-            /// The number of each client's calls to this tool in a day.
-            quota_each: Option<DailyQuota>,
-            /// The number of calls that one call of this tool counts as, in every rate and quota.
-            cost: u32 as Count32<1, 1_000_000> = 1,
-            /// The scopes that a call of it needs, besides the server's.
-            scopes: Vec<ScopeName> = [],
         }
     }
 }
@@ -465,15 +415,6 @@ const DEFAULT_MAX_CHILDREN: usize = 32;
 /// The default of `max_instances` for sessions with HTTP servers.
 const DEFAULT_MAX_SESSIONS: usize = 10_000;
 
-impl ToolsConfig {
-    /// Returns true if clients may see and call a tool, by the server's own name for it.
-    #[inline]
-    pub fn admits_tool(&self, native: &str) -> bool {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(native));
-        (self.allow.is_empty() || any(&self.allow)) && !any(&self.deny)
-    }
-}
-
 // Arguments and URLs may contain substituted secrets, but are plain strings for the other modules.
 // Hence Debug omits them.
 impl fmt::Debug for HttpConfig {
@@ -486,21 +427,5 @@ impl fmt::Debug for HttpConfig {
             .field("oauth", &self.oauth)
             .field("aws", &self.aws)
             .finish()
-    }
-}
-
-impl TextSetting for PublicName {
-    type Value = Self;
-    const WORD: &'static str = "public tool name";
-    const EXAMPLE: &'static str = "\"find_issue\"";
-
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let valid = (1..=64).contains(&text.len()) && text.chars().all(allowed);
-        if valid { Ok(Some(Self::new(text))) } else { Err(SettingFault::PublicName) }
-    }
-
-    fn schema_pattern() -> Option<&'static str> {
-        Some("^[a-zA-Z0-9_-]{1,64}$")
     }
 }

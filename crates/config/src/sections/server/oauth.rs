@@ -464,7 +464,7 @@ pub(crate) fn check_oauth(
     issuers: &[ConfigTable<'_>],
     reader: &mut ConfigReader<'_>,
 ) {
-    let Some(table) = server.find_node("oauth").and_then(|node| node.as_table()) else { return };
+    let Some(table) = server.find_table("oauth") else { return };
     let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
     let Some(oauth) = OauthConfig::read_fields(&table, quiet) else { return };
     for (key, problem) in oauth.faults() {
@@ -476,12 +476,11 @@ pub(crate) fn check_oauth(
         node.report_fault_at_key(reader, OauthFault::AwsToo.into());
     }
     check_subject_issuer(&table, (&oauth, issuers), reader);
-    let headers = ["headers", "call_headers"].map(|key| server.find_node(key)?.as_table());
-    let headers = headers.iter().flatten().flat_map(ConfigTable::all_nodes).collect::<Vec<_>>();
+    let headers = ["headers", "call_headers"].map(|key| server.find_nodes(key));
     let is_token = |node: &&ConfigNode<'_>| {
         node.key.rsplit('.').next().is_some_and(|key| key.eq_ignore_ascii_case("authorization"))
     };
-    if let Some(node) = headers.iter().find(is_token) {
+    if let Some(node) = headers.iter().flatten().find(is_token) {
         node.report_fault_at_key(reader, OauthFault::TwoAuthorizations.into());
     }
     let isolation =

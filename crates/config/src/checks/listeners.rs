@@ -1,0 +1,82 @@
+//! Rules between the settings of listeners: their addresses, host names, and clients.
+
+use std::net::{IpAddr, SocketAddr};
+
+use toml::de::DeTable;
+
+use super::setting_value;
+use crate::reader::faults::problem::SettingFault;
+use crate::reader::setting::Section;
+use crate::reader::{ConfigReader, ConfigTable};
+use crate::sections::gateway::network::HostSetting;
+use crate::sections::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
+
+/// Each listener needs its own address, and allowed host names if other machines can reach it.
+pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let empty = DeTable::new();
+    let section = |name| root.find_table(name).unwrap_or_else(|| ConfigTable::root_table(&empty));
+    let (gateway, admin) = (section("gateway"), section("admin"));
+    let open = setting_value::<GatewayConfig, SocketAddr>(&gateway, "listen", reader);
+    let inner =
+        setting_value::<AdminConfig, Option<SocketAddr>>(&admin, "listen", reader).flatten();
+    check_allowed_hosts::<GatewayConfig>(&gateway, open, reader);
+    check_allowed_hosts::<AdminConfig>(&admin, inner, reader);
+    check_clients_exist(root, &gateway, open, reader);
+    // Reported at an address that the file contains, where it can be corrected.
+    if let (Some(open), Some(inner)) = (open, inner)
+        && addresses_collide(open, inner)
+        && let Some(node) = admin.find_node("listen").or_else(|| gateway.find_node("listen"))
+    {
+        node.report_fault(reader, SettingFault::SameAddress);
+    }
+}
+
+fn check_allowed_hosts<S: Section>(
+    table: &ConfigTable<'_>,
+    address: Option<SocketAddr>,
+    reader: &mut ConfigReader<'_>,
+) {
+    if let Some(address) = address
+        && let Some(allowed) = setting_value::<S, Vec<HostSetting>>(table, "allowed_hosts", reader)
+        && lacks_allowed_hosts(address, &allowed)
+        && let Some(node) = table.find_node("listen")
+    {
+        node.report_fault(reader, SettingFault::HostsMissing { address });
+    }
+}
+
+/// A client of the gateway uses its credentials: a gateway that other machines can reach must
+/// authenticate clients, or be configured not to.
+fn check_clients_exist(
+    root: &ConfigTable<'_>,
+    gateway: &ConfigTable<'_>,
+    open: Option<SocketAddr>,
+    reader: &mut ConfigReader<'_>,
+) {
+    if let Some(address) = open.filter(|address| is_reachable_by_others(*address))
+        && root.find_nodes("clients").is_empty()
+        && root.find_nodes("issuers").is_empty()
+        && setting_value::<GatewayConfig, AnonymousAccess>(gateway, "anonymous", reader)
+            == Some(AnonymousAccess::Loopback)
+        && let Some(node) = gateway.find_node("listen")
+    {
+        node.report_fault(reader, SettingFault::ClientsMissing { address });
+    }
+}
+
+/// Returns true if two listeners cannot both bind their addresses. Port 0 never collides.
+pub(crate) fn addresses_collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let any = |ip: IpAddr| ip.is_unspecified();
+    a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
+}
+
+/// Returns true if a listener is reachable by other machines but has no allowed host names: the
+/// guard against DNS rebinding would reject every request from them.
+pub(crate) fn lacks_allowed_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
+    allowed_hosts.is_empty() && is_reachable_by_others(address)
+}
+
+/// Returns true if other machines can reach an address.
+pub(crate) fn is_reachable_by_others(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}

@@ -1,0 +1,58 @@
+//! Rules between the settings of events and of the audit log: one receiver, with its own settings.
+
+use super::setting_value;
+use crate::reader::faults::problem::SettingFault;
+use crate::reader::{ConfigReader, ConfigTable};
+use crate::sections::gateway::audit::AuditConfig;
+
+/// Events have one receiver, with its own settings only; requests to a webhook are signed.
+pub(super) fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    const OWNED_SETTINGS: [(&str, &str); 2] = [("url", "secret"), ("command", "args")];
+    let Some(events) = root.find_table("events") else { return };
+    let receivers = ["url", "command", "file"].map(|key| events.find_node(key));
+    match receivers.iter().flatten().collect::<Vec<_>>()[..] {
+        [] if events.all_nodes().is_empty() => {}
+        [] => reader.report_fault(events.name_span.clone(), &events.key, SettingFault::NoReceiver),
+        [_] => {}
+        [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyReceivers),
+    }
+    for (owner, key) in OWNED_SETTINGS {
+        if let (None, Some(node)) = (events.find_node(owner), events.find_node(key)) {
+            node.report_fault_at_key(reader, SettingFault::OtherReceiver { owner });
+        }
+    }
+    if let (Some(url), None) = (events.find_node("url"), events.find_node("secret")) {
+        url.report_fault_at_key(reader, SettingFault::Unsigned);
+    }
+}
+
+/// An audit log has one sink, and settings of files only beside `file`.
+pub(super) fn check_audit(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let Some(audit) = root.find_table("audit") else { return };
+    let stdout = audit.find_node("stdout");
+    let stdout = stdout
+        .filter(|_| setting_value::<AuditConfig, bool>(&audit, "stdout", reader) != Some(false));
+    let sinks = [audit.find_node("file"), stdout, audit.find_node("syslog")];
+    match sinks.iter().flatten().collect::<Vec<_>>()[..] {
+        [] if audit.all_nodes().is_empty() => {}
+        [] => reader.report_fault(audit.name_span.clone(), &audit.key, SettingFault::NoAuditSink),
+        [_] => {}
+        [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyAuditSinks),
+    }
+    for (owner, key) in AUDIT_OWNED {
+        if let (None, Some(node)) = (audit.find_node(owner), audit.find_node(key)) {
+            node.report_fault_at_key(reader, SettingFault::OtherAuditSetting { owner });
+        }
+    }
+}
+
+/// Settings of the audit log that have no effect without another one.
+const AUDIT_OWNED: [(&str, &str); 7] = [
+    ("file", "rotate_size"),
+    ("file", "rotate_every"),
+    ("file", "keep"),
+    ("chain", "chain_key"),
+    ("arguments", "arguments_size"),
+    ("arguments", "redact_keys"),
+    ("arguments", "redact_values"),
+];
