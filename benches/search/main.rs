@@ -131,8 +131,8 @@ fn main() {
     };
     let half = option("--half");
     let begin = Instant::now();
-    let model =
-        option("--embeddings").map(|folder| EmbeddingModel::load(Path::new(folder)).unwrap());
+    let model = option("--embeddings")
+        .map(|folder| EmbeddingModel::load(Path::new(folder), &SystemEnvironment).unwrap());
     let maker = match (model, option("--service")) {
         (Some(model), _) => Some(VectorMaker::Model(model)),
         (None, Some(url)) => Some(VectorMaker::ask(url)),

@@ -51,7 +51,8 @@ info!(\"without\");
 const OWN_TARGETS: [&str; 2] = ["CallRecord::TARGET", "\"trunkline::server\""];
 
 /// Modules of libraries that have another path in the gateway, and this path.
-const FORMER_PATHS: [(&str, &str); 4] = [
+const FORMER_PATHS: [(&str, &str); 5] = [
+    ("config::source::command_output", "config::command_output"),
     ("https::tls", "upstream::transport::http::client"),
     ("http_client", "upstream::transport::http"),
     ("sandbox::child", "upstream::child"),

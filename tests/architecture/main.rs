@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manifests::{dependencies, manifest};
-use paths::{expand, paths, uses};
+use paths::{expand, is_word, paths, uses};
 use sources::{Source, root, source_folders, sources, sources_below};
 
 /// The libraries in the order of use: a library uses those of later groups, none of its own or an
@@ -326,6 +326,31 @@ fn each_mechanism_has_one_home() {
             assert!(sources.iter().any(is_used), "{home} has no {mark}: remove it from the list");
         }
     }
+}
+
+/// The rest of the crate asks the `Environment` of the reading, so that tests and other commands can
+/// replace the system.
+#[test]
+fn only_the_source_of_a_configuration_reads_files_and_variables_and_runs_programs() {
+    let folder = root().join("crates/config/src");
+    let marks = ["std::fs", "std::env", "fs::", "File::open", "read_file(", "Command::new"];
+    let mut found = Vec::new();
+    let mut count = 0;
+    for file in sources_below(&folder) {
+        let code = file.code();
+        let used = marks.into_iter().filter(|mark| {
+            let mut places = code.match_indices(mark);
+            places.any(|(at, _)| !code[..at].ends_with(is_word))
+        });
+        let used: Vec<_> = used.collect();
+        match file.module().as_str() {
+            "source" => count += used.len(),
+            _ if used.is_empty() => {}
+            _ => found.push((file.path, used)),
+        }
+    }
+    assert!(found.is_empty(), "these belong to crates/config/src/source: {found:?}");
+    assert!(count >= 3, "the source reads files and variables, and runs programs");
 }
 
 #[test]

@@ -1,21 +1,21 @@
 //! Reads [`Config`] from text, with all faults at once, each with line, key and help.
 //!
 //! [`Config::read`] takes bytes and an interface to the system ([`Environment`]), and returns a
-//! valid configuration or all of its faults. Values that refer to variables, files and programs are
-//! read through that interface, so tests replace them. Reading is not pure: a program of a
-//! `${command:…}` runs once and its output is kept for the process ([`renew_outputs`]), and the
-//! folder of an embedding model is read without the interface ([`EmbeddingModel::load`]). No server
-//! is started, no certificate is opened and no name is resolved here. The modules that use a
+//! valid configuration or all of its faults. Values that refer to variables, files and programs, and
+//! the folder of an embedding model, are read through that interface, so tests replace them. Module
+//! `source` has the interface, and is the only one that reads files and runs programs. Reading is not
+//! pure: a program of a `${command:…}` runs once and its output is kept for the process
+//! ([`renew_outputs`]). No server is started, no certificate is opened and no name is resolved here. The modules that use a
 //! certificate or a server find out if it works.
 //!
-//! Every setting is declared once, by `section!` (`macros.rs`): its key, type, kind, default and
+//! Every setting is declared once, by `section!` (`reader/macros.rs`): its key, type, kind, default and
 //! description. The structs that other modules use, the reader, `docs/configuration.md` and the
-//! JSON Schema are all generated from that declaration (`gateway.rs`, `server.rs`). Defaults are
+//! JSON Schema are all generated from that declaration (`sections/`). Defaults are
 //! written as in the file and read the same way, so an invalid default is impossible.
 //!
 //! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`. To add a kind of
 //! value, implement `Text` (one string) or `Setting` for it. Rules between settings are in
-//! `check.rs`.
+//! `checks/`.
 //!
 //! serde is not used for reading, because it stops at the first fault and loses line numbers.
 

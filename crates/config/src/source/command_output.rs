@@ -76,7 +76,12 @@ pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
             }
             Err(fault) => {
                 let program = program_of(line);
-                tracing::warn!(target: "trunkline::config::command_output", program, %fault, "a command of the configuration failed: its last output is kept");
+                tracing::warn!(
+                    target: "trunkline::config::command_output",
+                    program,
+                    %fault,
+                    "a command of the configuration failed: its last output is kept"
+                );
             }
         }
     }

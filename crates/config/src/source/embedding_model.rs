@@ -15,9 +15,10 @@ use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use serde_json::Value;
 
-use trunkline_core::codec::file::{FileError, read_file};
+use trunkline_core::codec::file::FileError;
 use trunkline_core::crypto::sha256;
 
+use super::Environment;
 use crate::sections::gateway::embeddings::MOST_DIMENSIONS;
 
 /// A model in memory.
@@ -76,13 +77,17 @@ impl EmbeddingModelFault {
 }
 
 impl EmbeddingModel {
-    /// Reads a model. Two configurations that name the same files share it.
+    /// Reads a model through the environment. Two configurations that name the same files share it.
     ///
     /// # Errors
     /// [`EmbeddingModelFault`].
-    pub fn load(folder: &Path) -> Result<Arc<Self>, EmbeddingModelFault> {
+    pub fn load(
+        folder: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Arc<Self>, EmbeddingModelFault> {
         let read = |file: &'static str, most: usize| {
-            read_file(&folder.join(file), most)
+            environment
+                .model_file(&folder.join(file), most)
                 .map_err(|source| EmbeddingModelFault::File { file, source })
         };
         let config = read("config.json", MOST_CONFIG)?;
@@ -219,6 +224,7 @@ mod tests {
     use trunkline_core::text::error_chain;
 
     use super::*;
+    use crate::SystemEnvironment;
 
     /// A folder of a model with three tokens, of two dimensions each.
     fn folder(rows: usize, vocabulary: &Value) -> (TempDir, PathBuf) {
@@ -247,20 +253,23 @@ mod tests {
     }
 
     fn fault(folder: &Path) -> String {
-        error_chain(&EmbeddingModel::load(folder).unwrap_err())
+        error_chain(&EmbeddingModel::load(folder, &SystemEnvironment).unwrap_err())
     }
 
     #[test]
     fn a_text_has_the_mean_of_its_words() {
         let (_held, path) = folder(3, &json!({ "[UNK]": 0, "one": 1, "two": 2 }));
-        let model = EmbeddingModel::load(&path).unwrap();
+        let model = EmbeddingModel::load(&path, &SystemEnvironment).unwrap();
         assert_eq!(model.dimensions(), 2);
         let one = model.embed("One");
         assert!((one[0] - 1.0).abs() < 0.001 && one[1] == 0.0, "{one:?}");
         let both = model.embed("one unknown two");
         assert!(both.iter().all(|number| (number - 0.707).abs() < 0.001), "{both:?}");
         assert_eq!(model.embed("nothing known"), [0.0, 0.0]);
-        assert!(Arc::ptr_eq(&model, &EmbeddingModel::load(&path).unwrap()), "read once");
+        assert!(
+            Arc::ptr_eq(&model, &EmbeddingModel::load(&path, &SystemEnvironment).unwrap()),
+            "read once"
+        );
     }
 
     #[test]
@@ -307,7 +316,11 @@ mod tests {
             let rows: Vec<u8> = rows.iter().flat_map(|row| row.to_le_bytes()).collect();
             let mapping = TensorView::new(Dtype::I64, vec![3], &rows).unwrap();
             write_tensors(&path, &[("embeddings", tensor.clone()), ("mapping", mapping)]);
-            assert_eq!(EmbeddingModel::load(&path).is_ok(), is_usable, "{rows:?}");
+            assert_eq!(
+                EmbeddingModel::load(&path, &SystemEnvironment).is_ok(),
+                is_usable,
+                "{rows:?}"
+            );
         }
     }
 

@@ -1,7 +1,9 @@
-//! The source of a configuration, and its interface to the system: files and variables.
+//! The source of a configuration, and its interface to the system: files, variables and programs.
 //!
-//! Two other files of this module access the system: `command_output` runs programs, and
-//! `embedding_model` reads a model's folder.
+//! Nothing else of this crate reads a file or a variable, or runs a program. Sections ask the
+//! [`Environment`] of the reading; its functions for the real system are here and in
+//! `command_output`, which runs the programs of `${command:…}`. `substitute` replaces references in
+//! values, and `embedding_model` makes a model of the bytes that the environment has read.
 
 pub(crate) mod command_output;
 #[cfg(feature = "embedding-models")]
@@ -70,6 +72,14 @@ pub trait Environment {
     /// [`CommandFault`].
     fn output(&self, line: &str) -> Result<String, CommandFault> {
         output_of(line)
+    }
+
+    /// The bytes of a file of an embedding model, at most `max`.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    fn model_file(&self, path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+        read_file(path, max)
     }
 
     /// The running program.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Environment;
+
 /// A model in memory, which this build cannot have.
 #[derive(Debug, PartialEq)]
 pub enum UnsupportedModel {}
@@ -23,7 +25,7 @@ impl UnsupportedModel {
     ///
     /// # Errors
     /// [`UnsupportedModelFault`].
-    pub fn load(_: &Path) -> Result<Arc<Self>, UnsupportedModelFault> {
+    pub fn load(_: &Path, _: &dyn Environment) -> Result<Arc<Self>, UnsupportedModelFault> {
         Err(UnsupportedModelFault)
     }
 

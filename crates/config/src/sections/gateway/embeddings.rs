@@ -77,7 +77,7 @@ impl Setting for ModelFolderSetting {
         reader: &mut ConfigReader<'_>,
     ) -> Option<Arc<EmbeddingModel>> {
         let text = node.expect_plain_string::<Self>(reader)?;
-        match EmbeddingModel::load(&reader.resolve_path(text)) {
+        match EmbeddingModel::load(&reader.resolve_path(text), reader.surroundings) {
             Ok(model) => Some(model),
             Err(fault) => {
                 node.report_fault(reader, EmbeddingSettingsFault::Model(fault).into());

@@ -35,7 +35,7 @@ impl Setting for InputSchema {
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let schema = if let DeValue::String(_) = node.value {
-            read_file(node, reader)?
+            read_schema_file(node, reader)?
         } else {
             node.expect_table(reader)?;
             plain_json(node, reader)?
@@ -56,7 +56,7 @@ impl Setting for InputSchema {
     }
 }
 
-fn read_file(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
+fn read_schema_file(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
     let path = node.expect_plain_string::<InputSchema>(reader)?;
     let full = reader.resolve_path(path);
     let text = reader.surroundings.text(&full);
