@@ -16,39 +16,15 @@
 
 #![warn(unreachable_pub)]
 
-mod code_api;
-mod cursor;
-mod declaration;
-mod definition;
-mod definition_texts;
-mod held;
-mod hidden_names;
-mod hidden_tools;
-mod identities;
-mod item;
-mod kind;
-mod list;
-mod merge;
-mod meta_tools;
-mod naming;
-mod offers;
-mod own_tools;
+mod elements;
+mod lists;
 mod param_headers;
 mod repair;
-mod rules;
 mod scan;
 mod schema;
-mod schema_shape;
-mod searched;
-mod selection;
-mod server_list;
-mod signature;
-mod slim;
-mod tool;
-mod tool_bytes;
-mod tool_transform;
+mod signatures;
 mod uris;
-mod visibility;
+mod views;
 
 #[cfg(test)]
 mod tests;
@@ -70,46 +46,46 @@ use trunkline_config::OwnToolConfig;
 use trunkline_core::text::clip;
 use trunkline_protocol::call::{Named, NativeName, PublicName, ServerName};
 
-pub use code_api::CodeFunction;
-pub use cursor::SealedCursors;
-pub use definition::{DefinitionDigest, canonical_definition};
-pub use held::{HeldDefinitions, HeldName};
-pub use hidden_names::HiddenNames;
-use hidden_tools::HiddenTools;
-pub use identities::ElementIdentities;
-pub use item::{CatalogItem, FieldKind, ItemError, MAX_URI};
-pub use kind::{ByKind, DefinitionKind, Kind};
-pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
-pub use merge::{ElementOrigin, MergeFault, MergeSource};
-pub use meta_tools::{
-    ALWAYS_LOAD, DEFAULT_FOUND_TOOLS, MAX_FOUND, MetaListRules, MetaListing, meta_tool,
+pub use elements::definition::{DefinitionDigest, canonical_definition};
+pub use elements::held::{HeldDefinitions, HeldName};
+pub use elements::identities::ElementIdentities;
+pub use elements::item::{CatalogItem, FieldKind, ItemError, MAX_URI};
+pub use elements::kind::{ByKind, DefinitionKind, Kind};
+pub use elements::tool::{HeaderRules, SchemaExemption, TaskSupport, Tool, ToolHints};
+pub use elements::tool_transform::{ResultTransform, ToolTransform, TransformFault};
+pub use lists::cursor::SealedCursors;
+pub use lists::list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
+pub use lists::merge::{ElementOrigin, MergeFault, MergeSource};
+pub use lists::naming::{MAX_PUBLIC_NAME, Naming};
+pub use lists::offers::{ServerOffers, ServerWords, TaskForm};
+pub use lists::rules::{ServerRules, ToolChange};
+pub use lists::server_list::{
+    CacheScope, Freshness, ListedDefinition, RejectedElement, RepairedElement, ServerList,
 };
-pub use naming::{MAX_PUBLIC_NAME, Naming};
-pub use offers::{ServerOffers, ServerWords, TaskForm};
-use own_tools::compile_own_tools;
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
 use repair::legacy_tool;
-pub use rules::{ServerRules, ToolChange};
 pub use scan::{ConfusableNames, ScanFindings, ScanRule};
 pub use schema::{
     ArgumentEditFault, ArgumentSchema, CoercedArguments, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH,
     SchemaError, is_usable_pattern,
 };
-pub use selection::{Scope, Selection, are_about_server};
-pub use server_list::{
-    CacheScope, Freshness, ListedDefinition, RejectedElement, RepairedElement, ServerList,
-};
-pub use signature::ToolSignature;
-pub use tool::{HeaderRules, SchemaExemption, TaskSupport, Tool, ToolHints};
-pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
+pub use signatures::code_api::CodeFunction;
+pub use signatures::signature::ToolSignature;
 pub use uris::{
     BoundTemplate, CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, ResultShape,
     UriMode, UriPattern, UriSpellings, UriTemplate, fold_authority, hide_children, normal_form,
     rewrite_uris, split_public,
 };
-pub use visibility::{CatalogElement, ElementBasis, ElementFilter};
+pub use views::hidden_names::HiddenNames;
+use views::hidden_tools::HiddenTools;
+pub use views::meta_tools::{
+    ALWAYS_LOAD, DEFAULT_FOUND_TOOLS, MAX_FOUND, MetaListRules, MetaListing, meta_tool,
+};
+use views::own_tools::compile_own_tools;
+pub use views::selection::{Scope, Selection, are_about_server};
+pub use views::visibility::{CatalogElement, ElementBasis, ElementFilter};
 
 /// One tool in the catalog.
 #[derive(Debug)]
@@ -176,13 +152,13 @@ impl Catalog {
     ) -> (Self, Vec<MergeFault>) {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
-        let mut tools = merge::name_tools(rules, sources, &mut warnings);
+        let mut tools = lists::merge::name_tools(rules, sources, &mut warnings);
         tools.retain(|one| one.is_shown(Kind::Tools, Some(&one.item), scope));
         let held_tools: Vec<_> = tools.extract_if(.., |one| one.held).collect();
         let hidden = scope.has_rights().then(|| HiddenTools::collect(sources, &tools));
         let hidden = hidden.unwrap_or_default();
         hidden.leave_out_of_tools(&mut tools);
-        let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
+        let mut prompts = lists::merge::name_prompts(&rules.naming, sources, &mut warnings);
         prompts.retain(|one| !one.held && one.is_shown(Kind::Prompts, None, scope));
         for one in &mut prompts {
             hidden.leave_out_of_item(Kind::Prompts, one.server, &mut one.item);
@@ -336,7 +312,7 @@ type ElementWriter<'a> = Box<dyn FnOnce(&mut Vec<u8>) + 'a>;
 /// of held ones stay reserved.
 fn app_tools(
     entries: &[ToolEntry],
-    held: &[merge::NameCandidate<'_, Tool>],
+    held: &[lists::merge::NameCandidate<'_, Tool>],
 ) -> Named<NativeName, usize> {
     let has_interface = |tool: &Tool| tool.interface().next().is_some();
     let with_interfaces = entries.iter().filter(|entry| has_interface(&entry.tool));

@@ -13,7 +13,7 @@ use trunkline_jsonrpc::{Members, object_of, text};
 use super::date_time::is_date_time;
 use super::dialect::{SchemaRole, repair_schema};
 use super::{RepairKind, Repairs};
-use crate::kind::Kind;
+use crate::elements::kind::Kind;
 
 /// The form of a member's value.
 pub(super) enum MemberForm {
@@ -53,7 +53,7 @@ enum Presence {
     Optional,
     /// Without it the object is malformed.
     Required,
-    /// The entry is left out without it. [`crate::item`] has the reason.
+    /// The entry is left out without it. [`crate::elements::item`] has the reason.
     Judged,
 }
 

@@ -4,7 +4,7 @@
 //! for one schema that is not valid 2020-12. So an entry is repaired once, when its list is
 //! received: `null` as an optional member counts as absent, a malformed optional member is dropped,
 //! and keywords of other dialects of JSON Schema are translated ([`dialect`]). An entry with a
-//! malformed required member is left out as a whole; [`super::item`] decides that. An entry without
+//! malformed required member is left out as a whole; [`crate::elements::item`] decides that. An entry without
 //! a flaw keeps its bytes.
 //!
 //! Pins, scans and rules read the server's own bytes, never the repaired ones.
@@ -27,7 +27,7 @@ use bytes::Bytes;
 use trunkline_protocol::mcp::Era;
 
 use super::clip_foreign_text;
-use super::kind::Kind;
+use crate::elements::kind::Kind;
 
 pub(super) use legacy::{LegacyForm, legacy_form, legacy_tool};
 

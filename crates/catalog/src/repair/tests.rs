@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use trunkline_protocol::mcp::ProtocolVersion;
 
 use super::*;
-use crate::item::CatalogItem;
-use crate::tool::{HeaderRules, Tool};
+use crate::elements::item::CatalogItem;
+use crate::elements::tool::{HeaderRules, Tool};
 
 /// The entry as lists of Modern clients show it, and the repairs.
 fn shown(kind: Kind, raw: &str) -> (String, Option<Box<str>>) {

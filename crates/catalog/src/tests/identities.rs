@@ -1,8 +1,8 @@
 //! The identities of elements, as rules that deny match them.
 
-use super::super::visibility::{CatalogElement, ElementBasis};
 use super::super::{ElementIdentities, Kind};
 use super::*;
+use crate::views::visibility::{CatalogElement, ElementBasis};
 
 fn identities(settings: &str, (kind, public, native): (Kind, &str, &str)) -> Vec<String> {
     let (server, naming) = (ServerName::new("git").unwrap(), naming(settings));

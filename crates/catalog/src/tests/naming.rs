@@ -1,8 +1,8 @@
 //! Naming: the resolution of duplicate names in each scheme, and golden values that must never
 //! change.
 
-use super::super::naming::NameForm;
 use super::*;
+use crate::lists::naming::NameForm;
 
 #[test]
 fn a_name_once_given_is_given_for_ever() {

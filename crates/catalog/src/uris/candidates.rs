@@ -8,11 +8,11 @@ use trunkline_protocol::call::{NativeName, ServerName};
 use super::climbing::has_dot_segment;
 use super::guarded::GuardedUris;
 use super::{CatalogUris, OwnedTemplate, PublicReference, ResourceServer, ShownResource};
-use crate::held::HeldName;
-use crate::item::CatalogItem;
-use crate::kind::Kind;
-use crate::merge::ElementOrigin;
-use crate::visibility::{CatalogElement, ElementBasis};
+use crate::elements::held::HeldName;
+use crate::elements::item::CatalogItem;
+use crate::elements::kind::Kind;
+use crate::lists::merge::ElementOrigin;
+use crate::views::visibility::{CatalogElement, ElementBasis};
 
 /// A resource or template without its public form.
 pub(super) struct ResourceCandidate<'a> {

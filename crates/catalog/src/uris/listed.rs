@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trunkline_protocol::call::ServerName;
 
 use super::{CatalogUris, OwnedTemplate, PUBLIC_URI_PREFIX, ResourceServer, UI_PREFIX, UI_SCHEME};
-use crate::held::HeldName;
-use crate::item::CatalogItem;
+use crate::elements::held::HeldName;
+use crate::elements::item::CatalogItem;
 
 /// A resource or template to be listed.
 pub(crate) struct ShownResource<'a> {

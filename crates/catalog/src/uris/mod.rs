@@ -38,11 +38,11 @@ use guarded::GuardedUris;
 
 use trunkline_protocol::call::{Named, ServerName};
 
-use super::held::{HeldDefinitions, HeldName};
-use super::item::CatalogItem;
-use super::kind::Kind;
-use super::merge::{ElementOrigin, MergeFault, MergeSource};
-use super::selection::Scope;
+use crate::elements::held::{HeldDefinitions, HeldName};
+use crate::elements::item::CatalogItem;
+use crate::elements::kind::Kind;
+use crate::lists::merge::{ElementOrigin, MergeFault, MergeSource};
+use crate::views::selection::Scope;
 
 /// The URIs that clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

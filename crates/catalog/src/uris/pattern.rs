@@ -4,8 +4,8 @@ use trunkline_config::Pattern;
 
 use super::normal_form::{UriSpellings, authority_end, normal_form_around};
 use super::{PUBLIC_URI_PREFIX, UI_PREFIX, prefix_uri};
-use crate::kind::Kind;
-use crate::visibility::CatalogElement;
+use crate::elements::kind::Kind;
+use crate::views::visibility::CatalogElement;
 
 /// A pattern for URIs, as written and in normal form.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ mod tests {
     use trunkline_protocol::call::ServerName;
 
     use super::*;
-    use crate::visibility::ElementBasis;
+    use crate::views::visibility::ElementBasis;
 
     fn is_denied(pattern: &str, public: &str, native: &str) -> bool {
         let server = ServerName::new("t").unwrap();

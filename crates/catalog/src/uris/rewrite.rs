@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use trunkline_jsonrpc::{Members, Splice, span_of, string, text};
 use trunkline_protocol::mcp::Method;
 
-use crate::tool_bytes::find_interface;
+use crate::elements::tool_bytes::find_interface;
 
 /// The positions of URIs in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
