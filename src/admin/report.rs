@@ -387,7 +387,8 @@ fn era(spoken: Era) -> ServerEra {
     }
 }
 
-fn last_error((at, message): &(SystemTime, String)) -> LastError {
+fn last_error(error: &(SystemTime, String)) -> LastError {
+    let (at, message) = error;
     LastError { at: time(*at), message: message.clone() }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),
     };
-    match runtime.block_on(wait_for_login(&config, &server, (owner, args.port))) {
+    match runtime.block_on(wait_for_login(&config, &server, &owner, args.port)) {
         Ok(()) => write_to_stdout(&format!("You are logged in to {}.\n", server.name)),
         Err(error) => report_error(&error),
     }
@@ -210,7 +210,8 @@ fn find_login(
 async fn wait_for_login(
     config: &Config,
     server: &ServerConfig,
-    (owner, port): (GrantOwner, u16),
+    owner: &GrantOwner,
+    port: u16,
 ) -> Result<(), LoginError> {
     let place = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let listener = TcpListener::bind(place).await.map_err(LoginError::Listen)?;
@@ -220,7 +221,7 @@ async fn wait_for_login(
         grants.open_vault(vault).await?;
     }
     grants.set_base(Url::parse(&format!("http://{address}")).ok());
-    let login = begin_terminal_login(server, &grants, &owner).await?;
+    let login = begin_terminal_login(server, &grants, owner).await?;
     write_to_stdout(&format!("Open this link in a browser of this machine:\n\n{}\n\n", login.link));
     let until = clock::now() + login.lasts;
     let answered = accept_answers(listener, &grants, until).await;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::call::ServerName;
 use crate::config::Config;
-use crate::snapshot::{TokenReport, ToolTokens};
+use crate::snapshot::{ServerTokens, TokenReport, ToolTokens};
 
 /// Report the tools that were not called for some days, and their cost
 ///
@@ -249,27 +249,23 @@ impl UnusedTools<'_> {
             text.push_str("\nTo hide them, write into the configuration:\n");
         }
         for (server, tools) in unused.iter().filter(|(_, tools)| !tools.is_empty()) {
-            self.write_toml(&server.name, (tools, tools.len() == server.tools), &mut text);
+            self.write_toml(server, tools, &mut text);
         }
         text
     }
 
-    fn write_toml(
-        &self,
-        server: &ServerName,
-        (tools, is_all): (&[&ToolTokens], bool),
-        text: &mut String,
-    ) {
+    fn write_toml(&self, server: &ServerTokens, tools: &[&ToolTokens], text: &mut String) {
+        let name = &server.name;
         let mut deny = toml_edit::Array::new();
-        if is_all {
+        if tools.len() == server.tools {
             deny.push("*");
         } else {
-            let before = self.denied.get(server).into_iter().flatten();
+            let before = self.denied.get(name).into_iter().flatten();
             let natives = tools.iter().filter_map(|tool| tool.origin.as_ref());
             let natives = natives.map(|(_, native)| native.as_str());
             before.map(String::as_str).chain(natives).for_each(|name| deny.push(name));
         }
-        let _ = write!(text, "\n[servers.{server}.tools]\ndeny = {deny}\n");
+        let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");
     }
 }
 

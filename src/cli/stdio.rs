@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::call::ProfileName;
 use crate::config::{Config, HttpConfig, HttpTransport, Secret, StateDir};
-use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
+use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, ClientStreams, Here, There};
 use crate::http_client::HttpClient;
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::text::error_chain;
@@ -211,8 +211,8 @@ fn substitute_env(text: &str) -> Result<String, String> {
     Ok(filled)
 }
 
-fn standard_streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
-    (tokio::io::stdin(), tokio::io::stdout())
+fn standard_streams() -> ClientStreams<tokio::io::Stdin, tokio::io::Stdout> {
+    ClientStreams { input: tokio::io::stdin(), output: tokio::io::stdout() }
 }
 
 fn exit_code(ended: BridgeEnd) -> ExitCode {

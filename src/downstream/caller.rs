@@ -16,6 +16,7 @@ use crate::call::{
 };
 use crate::clock;
 use crate::identity::{ClientCertificate, Credential, KeyWait, Unidentified};
+use crate::pipeline::EntryCredentials;
 use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
 
@@ -80,7 +81,8 @@ impl McpService {
         &self,
         uri: &Uri,
         headers: &mut HeaderMap,
-        (peer, certificate): (PeerAddress, Option<&Arc<ClientCertificate>>),
+        peer: PeerAddress,
+        certificate: Option<&Arc<ClientCertificate>>,
     ) -> Result<RequestSender, EntryRefusal> {
         let Some(profile) = profile_of(uri.path()) else {
             return Err(refusal(&Failure::UnknownEndpoint).into());
@@ -93,7 +95,7 @@ impl McpService {
         let resource = snapshot.identity.resource(profile, host);
         let tokens = resource.as_ref().map(|resource| Arc::clone(&resource.source));
         let refuse = |sender: Option<&Credential>, failure: &Failure| {
-            self.audit_entry((sender, peer), profile, failure);
+            self.audit_entry(sender, peer, profile, failure);
             EntryRefusal::from(refusal_with(failure, tokens.as_ref()))
         };
         let address = peer.addr.ip();
@@ -103,7 +105,7 @@ impl McpService {
             let fault = RequestFault::TokenInQuery.into();
             return Err(refuse(None, &self.gateway.refuse_stranger(&snapshot, address, fault)));
         } else {
-            let entry = (resource.as_deref(), certificate, address);
+            let entry = EntryCredentials { resource: resource.as_deref(), certificate, address };
             match self.gateway.identify(&snapshot, headers, entry) {
                 Ok(credential) => credential,
                 Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
@@ -112,8 +114,8 @@ impl McpService {
                 Err(Unidentified::Pending(wait)) => return Err(EntryRefusal::Pending(wait)),
             }
         };
-        let at = (profile, uri.query());
-        let endpoint = self.gateway.endpoint(&snapshot, credential.principal(), at);
+        let endpoint =
+            self.gateway.endpoint(&snapshot, credential.principal(), profile, uri.query());
         let endpoint = endpoint.and_then(|endpoint| {
             let at = (&endpoint, resource.as_deref());
             self.gateway.admit_entry(&snapshot, &credential, at).map(|()| endpoint)
@@ -126,7 +128,8 @@ impl McpService {
     /// Records in the audit log that a request was refused for its sender or its profile.
     fn audit_entry(
         &self,
-        (sender, peer): (Option<&Credential>, PeerAddress),
+        sender: Option<&Credential>,
+        peer: PeerAddress,
         profile: &str,
         failure: &Failure,
     ) {
@@ -240,7 +243,13 @@ pub enum Unauthenticated<B> {
     /// The response that refuses it.
     Refused(Box<Response<Body>>),
     /// The request, and the fetch after which its token can be verified.
-    Waiting(Box<(Request<B>, KeyWait)>),
+    Waiting(Box<WaitingRequest<B>>),
+}
+
+/// A request, and the fetch after which its token can be verified.
+pub struct WaitingRequest<B> {
+    pub(super) request: Request<B>,
+    pub(super) wait: KeyWait,
 }
 
 impl McpService {
@@ -250,9 +259,10 @@ impl McpService {
     /// The response that refuses it.
     pub async fn authenticate_later<B>(
         &self,
-        (request, wait): (Request<B>, KeyWait),
+        waiting: WaitingRequest<B>,
         peer: PeerAddress,
     ) -> Result<Authenticated<B>, Box<Response<Body>>> {
+        let WaitingRequest { request, wait } = waiting;
         wait.wait().await;
         match self.authenticate(request, peer) {
             Ok(authenticated) => Ok(authenticated),

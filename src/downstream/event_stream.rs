@@ -47,9 +47,8 @@ pub(super) fn open(
     let rest = pieces(steps, writer);
     match (session, first) {
         (Some(in_session), first) => {
-            let (session, standing) = *in_session;
             let pieces = Box::pin(iter(first).chain(rest));
-            answer_resumable((&session, standing), (request, pieces), keep_alive)
+            answer_resumable(*in_session, request, pieces, keep_alive)
         }
         (None, Some(Piece::Message(message))) => {
             not_resumable(vec![sse::message(&message)], rest, keep_alive)

@@ -28,7 +28,7 @@ mod response;
 pub mod stdio;
 
 pub use body::Body;
-pub use caller::{Refused, Unauthenticated, refusal};
+pub use caller::{Refused, Unauthenticated, WaitingRequest, refusal};
 pub use dispatch::PendingResponse;
 
 use std::convert::Infallible;
@@ -112,12 +112,12 @@ impl McpService {
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
         // The listener has verified it in the handshake of the connection.
         let certificate = head.extensions.get::<Arc<ClientCertificate>>();
-        match self.identify_sender(endpoint, &mut head.headers, (peer, certificate)) {
+        match self.identify_sender(endpoint, &mut head.headers, peer, certificate) {
             Ok(from) => Ok(Authenticated { head, body, from, old }),
             Err(EntryRefusal::Refused(response)) => Err(Unauthenticated::Refused(response)),
             Err(EntryRefusal::Pending(wait)) => {
                 let request = Request::from_parts(head, body);
-                Err(Unauthenticated::Waiting(Box::new((request, wait))))
+                Err(Unauthenticated::Waiting(Box::new(WaitingRequest { request, wait })))
             }
         }
     }
@@ -139,12 +139,9 @@ impl McpService {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => {
                     if self.gateway.audit.is_on() {
-                        let (unread, sender) = (Bytes::new(), (&from.caller, from.peer));
-                        AuditedRequest::new(&head.headers, &unread, sender).audit_failure(
-                            &self.gateway,
-                            &unread,
-                            &failure,
-                        );
+                        let unread = Bytes::new();
+                        AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer)
+                            .audit_failure(&self.gateway, &unread, &failure);
                     }
                     refusal(&failure)
                 }
@@ -169,7 +166,7 @@ impl McpService {
         if !self.gateway.audit.is_on() {
             return self.answer_request(head, body, from);
         }
-        let request = AuditedRequest::new(&head.headers, &body, (&from.caller, from.peer));
+        let request = AuditedRequest::new(&head.headers, &body, &from.caller, from.peer);
         let gateway = Arc::clone(&self.gateway);
         let pending = self.answer_request(head, body, from);
         Box::pin(async move {

@@ -39,7 +39,8 @@ impl AuditedRequest {
     pub(super) fn new(
         headers: &HeaderMap,
         body: &Bytes,
-        (caller, peer): (&VerifiedCaller, PeerAddress),
+        caller: &VerifiedCaller,
+        peer: PeerAddress,
     ) -> Self {
         let session = headers.get(header::SESSION_ID).and_then(|id| id.to_str().ok());
         Self {

@@ -1,7 +1,6 @@
 //! Responses to requests: as JSON, or as an event stream.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
@@ -22,11 +21,10 @@ use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenBodyError};
-use super::caller::AccessWatch;
 use super::challenge::add_challenge;
 use super::dispatch::PendingResponse;
 use super::event_stream::{self, Steps, StreamStep};
-use super::legacy::{ClientSession, Piece};
+use super::legacy::{Piece, ResumingSession};
 use super::refused_requests::mark_refusal;
 
 /// The response formats that a client accepts, from its `Accept` header.
@@ -80,7 +78,7 @@ pub(super) struct AnswerWriter {
     pub(super) wants: AcceptedForm,
     pub(super) keep_alive: Duration,
     /// The Legacy session of the request, and the watch on its client's access.
-    pub(super) session: Option<Box<(Arc<ClientSession>, AccessWatch)>>,
+    pub(super) session: Option<Box<ResumingSession>>,
 }
 
 impl AnswerWriter {
@@ -93,7 +91,7 @@ impl AnswerWriter {
 
     /// Returns true if the client accepts a stream and can resume it from a priming event.
     fn can_be_resumed(&self) -> bool {
-        let session = self.session.as_ref().map(|in_session| &in_session.0);
+        let session = self.session.as_ref().map(|in_session| &in_session.session);
         self.wants.stream() && session.is_some_and(|it| it.client().version.sends_priming_event())
     }
 

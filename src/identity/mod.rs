@@ -42,7 +42,7 @@ pub use tokens::{
 use api_keys::ApiKeys;
 use certificates::CertificateNames;
 use resource::Resources;
-use tokens::{ScopeRanks, TokenIssuers, Unverified, VerifiedToken};
+use tokens::{ScopeRanks, TokenAttempt, TokenIssuers, Unverified, VerifiedToken};
 
 /// Clients of a configuration, looked up by their keys, and the issuers of tokens.
 #[derive(Debug, Default)]
@@ -177,7 +177,8 @@ impl Identity {
         &self,
         headers: &mut HeaderMap,
         resource: Option<&ProtectedResource>,
-        (now, admit): (impl FnOnce() -> Duration, impl FnOnce() -> Result<(), Failure>),
+        now: impl FnOnce() -> Duration,
+        admit: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Credential, Unidentified> {
         if self.is_open() {
             return Ok(Credential::anonymous());
@@ -191,7 +192,8 @@ impl Identity {
         }
         let hash = KeyHash::new(sha256(shown.text));
         let Some(key) = self.keys.find(&hash) else {
-            let token = self.verify_token(&shown, (&hash, resource), (now, admit))?;
+            let attempt = TokenAttempt { now, admit };
+            let token = self.verify_token(&shown, &hash, resource, attempt)?;
             headers.remove(name);
             return Ok(Credential::of_token(token));
         };
@@ -242,15 +244,16 @@ impl Identity {
     fn verify_token(
         &self,
         shown: &ShownCredential<'_>,
-        (hash, resource): (&KeyHash, Option<&ProtectedResource>),
-        (now, admit): (Duration, impl FnOnce() -> Result<(), Failure>),
+        hash: &KeyHash,
+        resource: Option<&ProtectedResource>,
+        attempt: TokenAttempt<impl FnOnce() -> Result<(), Failure>>,
     ) -> Result<Arc<VerifiedToken>, Unidentified> {
         match (&self.tokens, resource) {
             (Some((issuers, _)), Some(resource)) if shown.name == header::AUTHORIZATION => {
-                Ok(issuers.verify((shown.text, hash.as_bytes()), resource, (now, admit))?)
+                Ok(issuers.verify(shown.text, hash.as_bytes(), resource, attempt)?)
             }
             _ => {
-                admit()?;
+                (attempt.admit)()?;
                 Err(Unidentified::WrongCredential(Failure::KeyUnknown))
             }
         }

@@ -35,7 +35,7 @@ fn identify_at(
     headers: &mut HeaderMap,
     now: Duration,
 ) -> Result<Credential, Failure> {
-    let identified = identity.identify(headers, None, (|| now, || Ok(())));
+    let identified = identity.identify(headers, None, || now, || Ok(()));
     identified.map_err(|unidentified| match unidentified {
         Unidentified::Refused(failure) | Unidentified::WrongCredential(failure) => failure,
         Unidentified::Pending(_) => panic!("no issuer is configured"),

@@ -20,8 +20,7 @@ use super::cors::CorsForPages;
 use super::guard::ConnectionGuard;
 use super::{AdmissionError, ConnectionLimits, LiveSettings};
 use crate::call::PeerAddress;
-use crate::downstream::{self, Authenticated, McpService, Unauthenticated};
-use crate::identity::KeyWait;
+use crate::downstream::{self, Authenticated, McpService, Unauthenticated, WaitingRequest};
 use crate::mcp::{self, MediaType};
 
 /// Builds the stack for clients of the gateway: MCP behind authentication.
@@ -222,7 +221,7 @@ where
 
 impl<S> Authenticate<S> {
     /// Forwards a request once the keys to verify its token have been fetched.
-    fn call_later<B>(&self, waiting: (Request<B>, KeyWait)) -> EdgeFuture<downstream::Body>
+    fn call_later<B>(&self, waiting: WaitingRequest<B>) -> EdgeFuture<downstream::Body>
     where
         S: Service<
                 Authenticated<B>,

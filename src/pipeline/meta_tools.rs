@@ -47,11 +47,12 @@ pub(super) fn is_offered(view: &View, tool: MetaTool) -> bool {
 /// [`Failure::InvalidArguments`] if it names none, and [`Failure::MetaCallRefused`] if the tool is
 /// for another meta-tool.
 pub(super) fn unwrap_call(
-    snapshot: &Snapshot,
-    view: &View,
-    (meta, intent): (MetaTool, Option<CallIntent>),
+    client: &ClientView,
+    meta: MetaTool,
+    intent: Option<CallIntent>,
     call: &Call,
 ) -> Result<Box<Call>, Failure> {
+    let ClientView { snapshot, view, .. } = client;
     let arguments = checked_arguments(meta, call)
         .map_err(|failure| explain_flattened_call(view, call).unwrap_or(failure))?;
     let asked: AskedCall<'_> = read(&arguments)?;

@@ -38,7 +38,7 @@ pub use introduce::Introduction;
 pub use listing::Listed;
 pub use record::audit::{RefusedRequest, audit_notes};
 pub use subscriptions::client_notices::withholds_questions;
-pub use subscriptions::{Subscriber, Told};
+pub use subscriptions::{SubscribeAnswer, Subscriber, Told};
 
 use std::sync::Arc;
 
@@ -103,11 +103,9 @@ impl Gateway {
         call: Box<Call>,
         record: Option<Record>,
     ) -> StartingCall {
-        let ClientView { snapshot, view, .. } = &client;
+        let snapshot = &client.snapshot;
         let unwrapped = match tool {
-            MetaTool::Call(intent) => {
-                Some(meta_tools::unwrap_call(snapshot, view, (tool, intent), &call))
-            }
+            MetaTool::Call(intent) => Some(meta_tools::unwrap_call(&client, tool, intent, &call)),
             MetaTool::Find | MetaTool::Describe | MetaTool::RunCode => None,
         };
         let meant = match &unwrapped {

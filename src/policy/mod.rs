@@ -40,7 +40,7 @@ pub use limits::gate::{Gate, GateSettings};
 pub use limits::retry_budget::RetryBudget;
 pub use quotas::QuotaLedger;
 pub use quotas::quota_file::{QuotaFile, QuotaFileError};
-pub use scopes::ToolAddress;
+pub use scopes::{ScopedCaller, ToolAddress};
 pub use shares::fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
 pub use shares::large_work::{LargeWork, Patience};
 pub use shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};

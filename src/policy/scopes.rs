@@ -44,12 +44,12 @@ impl ScopeRules {
     /// Checks the scopes of a profile.
     pub(super) fn check_entry(
         &self,
-        (who, grants): (&Principal, Option<&Grants>),
+        caller: ScopedCaller<'_>,
         profile: &str,
         source: Option<&Arc<TokenSource>>,
     ) -> Result<(), Failure> {
         let needed = self.profiles.get(profile).into_iter().flatten();
-        check(needed, (who, grants), source)
+        check(needed, caller, source)
     }
 
     /// Checks the scopes of a call: of its profile, its server and its tool.
@@ -81,6 +81,15 @@ impl ScopeRules {
     }
 }
 
+/// A caller, and the rights of its key or token.
+#[derive(Debug, Clone, Copy)]
+pub struct ScopedCaller<'a> {
+    /// The sender of the request.
+    pub principal: &'a Principal,
+    /// The scopes and other claims of its credential.
+    pub grants: Option<&'a Grants>,
+}
+
 /// A tool of a server, by its native name.
 pub type ToolAddress = (ServerName, NativeName);
 
@@ -88,7 +97,7 @@ fn check_call<'a>(
     context: &Context,
     needed: impl Iterator<Item = &'a Arc<str>> + Clone,
 ) -> Result<(), Failure> {
-    let caller = (&context.principal, context.grants.as_deref());
+    let caller = ScopedCaller { principal: &context.principal, grants: context.grants.as_deref() };
     let checked = check(needed, caller, context.tokens.as_ref());
     checked.inspect_err(|_| {
         context.decided_by(|| DecidingRule { check: "scope", rule: None });
@@ -109,12 +118,13 @@ impl ServerScopes {
 
 fn check<'a>(
     needed: impl Iterator<Item = &'a Arc<str>> + Clone,
-    (who, grants): (&Principal, Option<&Grants>),
+    caller: ScopedCaller<'_>,
     source: Option<&Arc<TokenSource>>,
 ) -> Result<(), Failure> {
+    let ScopedCaller { principal, grants } = caller;
     // The parent process could change the configuration. The configuration permits no other
     // anonymous caller where scopes are required.
-    if *who == Principal::Anonymous {
+    if *principal == Principal::Anonymous {
         return Ok(());
     }
     let has = |scope: &Arc<str>| grants.is_some_and(|grants| grants.scopes.contains(scope));

@@ -34,7 +34,8 @@ pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
     for rule in &config.policy.rules {
         let key = format!("policy.rules.{}", rule.name);
         let mut add = |setting: &str, subject, patterns: &Option<Vec<Pattern>>| {
-            known.add_unmatched((&key, setting, subject), patterns.as_deref(), &mut found);
+            let key = format!("{key}.{setting}");
+            known.add_unmatched(&key, subject, patterns.as_deref(), &mut found);
         };
         add("principals", "client", &rule.principals);
         add("servers", "server", &rule.servers);
@@ -48,7 +49,8 @@ pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
     for profile in &config.profiles {
         let key = format!("profiles.{}", profile.name.as_str());
         let mut add = |setting: &str, subject, patterns: &Option<Vec<Pattern>>| {
-            known.add_unmatched((&key, setting, subject), patterns.as_deref(), &mut found);
+            let key = format!("{key}.{setting}");
+            known.add_unmatched(&key, subject, patterns.as_deref(), &mut found);
         };
         add("servers", "server", &profile.servers);
         add("tools", "tool", &profile.tools);
@@ -88,14 +90,15 @@ impl<'a> KnownNames<'a> {
 
     fn add_unmatched(
         &self,
-        (key, setting, subject): (&str, &str, &'static str),
+        key: &str,
+        subject: &'static str,
         patterns: Option<&[Pattern]>,
         found: &mut Vec<UnmatchedPattern>,
     ) {
         let unmatched = patterns.unwrap_or_default().iter();
         found.extend(unmatched.filter(|pattern| !self.may_match(subject, pattern)).map(
             |pattern| {
-                let (key, pattern) = (format!("{key}.{setting}"), pattern.as_str().to_owned());
+                let (key, pattern) = (key.to_owned(), pattern.as_str().to_owned());
                 UnmatchedPattern { key, subject, pattern }
             },
         ));

@@ -49,7 +49,7 @@ use crate::upstream::{self, GrantBook, LoginRelays};
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;
 use view::ViewedTool;
-use view_cache::{ServerLists, ViewBuilder, ViewCache};
+use view_cache::{ScreenedLists, ServerLists, VersionedKey, ViewBuilder, ViewCache, ViewLimits};
 
 /// The state that one call uses from its start to its end.
 pub struct Snapshot {
@@ -157,22 +157,26 @@ impl Snapshot {
             if profile.is_none() && narrowing.is_none() && key.rights.is_none() {
                 return Arc::clone(&self.plain);
             }
-            return self.views.find((key, 0), Some(context), |maker| self.build_plain(maker, key));
+            return self.views.find(VersionedKey { key, version: 0 }, Some(context), |maker| {
+                self.build_plain(maker, key)
+            });
         }
         // Lists for certain clients change within a snapshot.
         let of_servers = self.servers().map(|member| member.server.lists_version());
         // After a logout, the lists for the account are no longer valid.
         let of_accounts = key.account.iter().map(|_| self.grants.version());
         let version = of_servers.chain(of_accounts).sum();
-        self.views.find((key, version), Some(context), |maker| match self.lists_for(key) {
-            None => self.view_of(
-                &ViewKey { abilities: None, era: None, account: None, ..key.clone() },
-                context,
-            ),
-            Some(lists) => {
-                let of = (profile, narrowing, key.rights.as_ref());
-                let lists = (&lists, &*self.screen);
-                Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Private).0)
+        self.views.find(VersionedKey { key, version }, Some(context), |maker| {
+            match self.lists_for(key) {
+                None => self.view_of(
+                    &ViewKey { abilities: None, era: None, account: None, ..key.clone() },
+                    context,
+                ),
+                Some(lists) => {
+                    let limits = ViewLimits { profile, narrowing, rights: key.rights.as_ref() };
+                    let lists = ScreenedLists { lists: &lists, screen: &self.screen };
+                    Arc::new(maker.build_view(&self.config, limits, &lists, CacheScope::Private).0)
+                }
             }
         })
     }
@@ -183,15 +187,17 @@ impl Snapshot {
         if key.endpoint.profile.is_none() {
             return Arc::clone(&self.plain);
         }
-        self.views.find((key, 0), None, |maker| self.build_plain(maker, key))
+        self.views
+            .find(VersionedKey { key, version: 0 }, None, |maker| self.build_plain(maker, key))
     }
 
     /// Builds a view from the lists for all clients.
     fn build_plain(&self, maker: &ViewBuilder, key: &ViewKey) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
-        let of = (profile, key.endpoint.narrowing.as_deref(), key.rights.as_ref());
-        let lists = (&self.plain.lists, &*self.screen);
-        Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
+        let narrowing = key.endpoint.narrowing.as_deref();
+        let limits = ViewLimits { profile, narrowing, rights: key.rights.as_ref() };
+        let lists = ScreenedLists { lists: &self.plain.lists, screen: &self.screen };
+        Arc::new(maker.build_view(&self.config, limits, &lists, CacheScope::Public).0)
     }
 
     /// Returns the lists that servers have for clients with this key; `None` if they are the same

@@ -26,8 +26,19 @@ use super::{PreparedListing, View, ViewKey};
 pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
 /// Limits of a view: a profile, the query of a URL, and the rights of its clients.
-pub(super) type ViewLimits<'a> =
-    (Option<&'a ProfileConfig>, Option<&'a str>, Option<&'a CallerRights>);
+#[derive(Default)]
+pub(super) struct ViewLimits<'a> {
+    pub(super) profile: Option<&'a ProfileConfig>,
+    /// The query of a URL.
+    pub(super) narrowing: Option<&'a str>,
+    pub(super) rights: Option<&'a CallerRights>,
+}
+
+/// The lists of a view's servers, and the screen that holds definitions back.
+pub(super) struct ScreenedLists<'a> {
+    pub(super) lists: &'a ServerLists,
+    pub(super) screen: &'a DefinitionScreen,
+}
 
 /// Builds views.
 #[derive(Clone)]
@@ -48,10 +59,12 @@ impl ViewBuilder {
     pub(super) fn build_view(
         &self,
         config: &Config,
-        (profile, narrowing, rights): ViewLimits<'_>,
-        (lists, screen): (&ServerLists, &DefinitionScreen),
+        limits: ViewLimits<'_>,
+        lists: &ScreenedLists<'_>,
         audience: CacheScope,
     ) -> (View, Vec<MergeFault>) {
+        let ViewLimits { profile, narrowing, rights } = limits;
+        let ScreenedLists { lists, screen } = lists;
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
         // Names and URIs are resolved among the profile's own servers. A client that narrows the
         // profile sees a subset of the same names.
@@ -146,6 +159,13 @@ struct CachedView {
     used: u64,
 }
 
+/// The key of a view, and the version of the lists that it needs.
+#[derive(Clone, Copy)]
+pub(super) struct VersionedKey<'a> {
+    pub(super) key: &'a ViewKey,
+    pub(super) version: u64,
+}
+
 impl ViewCache {
     pub(super) fn new(maker: ViewBuilder, config: &Config) -> Self {
         let each = if config.share_of(MAX_CACHED_VIEWS) < MAX_CACHED_VIEWS {
@@ -160,10 +180,11 @@ impl ViewCache {
     /// twice. Only a view that the configuration determines may have no `context`.
     pub(super) fn find(
         &self,
-        (key, version): (&ViewKey, u64),
+        versioned: VersionedKey<'_>,
         context: Option<&Context>,
         make: impl FnOnce(&ViewBuilder) -> Arc<View>,
     ) -> Arc<View> {
+        let VersionedKey { key, version } = versioned;
         if let Some(view) = self.made().find(key, version) {
             return view;
         }
@@ -171,7 +192,7 @@ impl ViewCache {
         let is_configured = is_configured(key);
         let asker = context.filter(|_| !is_configured);
         let holder = asker.map(|asker| Holder::identify(&asker.principal, asker.address));
-        self.made().add((key, version), &view, holder, self.each);
+        self.made().add(versioned, &view, holder, self.each);
         view
     }
 
@@ -200,11 +221,12 @@ impl CachedViews {
 
     fn add(
         &mut self,
-        (key, version): (&ViewKey, u64),
+        versioned: VersionedKey<'_>,
         view: &Arc<View>,
         holder: Option<Holder>,
         each: usize,
     ) {
+        let VersionedKey { key, version } = versioned;
         // A shared view costs no memory of its own.
         let shared = Arc::strong_count(view) > 1;
         let size = key_size(key) + if shared { MIN_VIEW_WEIGHT } else { size(view) };
@@ -365,13 +387,12 @@ mod tests {
         fn makes(&self, key: &ViewKey, address: [u8; 4]) -> bool {
             let context = Context { address: IpAddr::from(address), ..call("t").context };
             let mut made = false;
-            self.views.find((key, 0), Some(&context), |maker| {
+            self.views.find(VersionedKey { key, version: 0 }, Some(&context), |maker| {
                 made = true;
                 let lists = ServerLists::default();
-                let lists = (&lists, &DefinitionScreen::default());
-                Arc::new(
-                    maker.build_view(&self.config, (None, None, None), lists, CacheScope::Public).0,
-                )
+                let lists = ScreenedLists { lists: &lists, screen: &DefinitionScreen::default() };
+                let limits = ViewLimits::default();
+                Arc::new(maker.build_view(&self.config, limits, &lists, CacheScope::Public).0)
             });
             made
         }

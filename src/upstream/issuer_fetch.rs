@@ -155,7 +155,7 @@ async fn discover(
 
 /// Returns the client for the URLs to which a configured URL leads.
 fn client_beside(source: &KeySource, configured: &Url) -> OutboundClient {
-    OutboundClient::new(source.ca.clone(), [configured], (&[], Remedy::SetJwksUrl))
+    OutboundClient::new(source.ca.clone(), [configured], &[], Remedy::SetJwksUrl)
 }
 
 async fn get(url: &Url, outbound: &OutboundClient) -> Result<Bytes, KeyFetchFault> {

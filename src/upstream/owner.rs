@@ -191,18 +191,19 @@ impl InstanceKey {
             // Modern servers receive capabilities with each request.
             Era::Modern => Self::main(),
             Era::Legacy if config.has_one_instance() => Self::main(),
-            Era::Legacy => Self::of_legacy_server((None, version), config, context),
+            Era::Legacy => Self::of_legacy_server(None, version, config, context),
         }
     }
 
     /// Returns the instance for a Legacy client's call, at a server with a Modern main instance.
     pub(super) fn of_legacy_client(config: &ServerConfig, context: &Context) -> Self {
-        let spoken = (Some(Era::Legacy), ProtocolVersion::LATEST_LEGACY);
-        Self::of_legacy_server(spoken, config, context)
+        let version = ProtocolVersion::LATEST_LEGACY;
+        Self::of_legacy_server(Some(Era::Legacy), version, config, context)
     }
 
     fn of_legacy_server(
-        (other_era, version): (Option<Era>, ProtocolVersion),
+        other_era: Option<Era>,
+        version: ProtocolVersion,
         config: &ServerConfig,
         context: &Context,
     ) -> Self {

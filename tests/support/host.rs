@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
 use trunkline::config::{HttpConfig, HttpTransport, Secret};
-use trunkline::downstream::stdio::{BridgeBounds, BridgeEnd, Here, McpPeer, There, serve};
+use trunkline::downstream::stdio::{
+    BridgeBounds, BridgeEnd, ClientStreams, Here, McpPeer, There, serve,
+};
 use trunkline::http_client::HttpClient;
 
 use super::{Gateway, within};
@@ -52,8 +54,8 @@ impl Host {
         let (input, theirs) = tokio::io::duplex(1 << 16);
         let (output, ours) = tokio::io::duplex(1 << 16);
         let patience = Duration::from_secs(5);
-        let ended =
-            tokio::spawn(async move { serve(endpoint, (theirs, output), bounds, patience).await });
+        let streams = ClientStreams { input: theirs, output };
+        let ended = tokio::spawn(async move { serve(endpoint, streams, bounds, patience).await });
         let lines = BufReader::new(ours).lines();
         Self { lines, input: Some(input), ended, next_id: 1, passed: Vec::new() }
     }

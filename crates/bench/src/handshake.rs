@@ -38,6 +38,15 @@ pub(super) struct ListedTool {
     pub reads: bool,
 }
 
+/// Outcome of a first request in one era.
+enum EraAttempt {
+    Spoken,
+    /// The server does not speak the era. `answer` is its response, or the reason.
+    NotSpoken {
+        answer: String,
+    },
+}
+
 impl Handshake {
     /// Completes a handshake with a server, in the given era or in the server's own.
     ///
@@ -52,11 +61,16 @@ impl Handshake {
         let mut hello =
             Self { writer, server: String::new(), session: None, connection: None, patience };
         match era {
-            Some(Era::Modern) => hello.modern().await?.map_err(|answer| hello.wrong_era(answer))?,
-            Some(Era::Legacy) => hello.legacy().await?.map_err(|answer| hello.wrong_era(answer))?,
+            Some(era) => {
+                if let EraAttempt::NotSpoken { answer } = hello.try_era(era).await? {
+                    return Err(hello.wrong_era(answer));
+                }
+            }
             None => {
-                if hello.modern().await?.is_err() {
-                    hello.legacy().await?.map_err(|answer| hello.no_mcp(answer))?;
+                if let EraAttempt::NotSpoken { .. } = hello.try_modern().await?
+                    && let EraAttempt::NotSpoken { answer } = hello.try_legacy().await?
+                {
+                    return Err(hello.no_mcp(answer));
                 }
             }
         }
@@ -95,50 +109,57 @@ impl Handshake {
         }
     }
 
-    /// Tries the Modern era. The inner error is the reason that the server does not speak it.
-    async fn modern(&mut self) -> Result<Result<(), String>, BenchFault> {
+    async fn try_era(&mut self, era: Era) -> Result<EraAttempt, BenchFault> {
+        match era {
+            Era::Modern => self.try_modern().await,
+            Era::Legacy => self.try_legacy().await,
+        }
+    }
+
+    async fn try_modern(&mut self) -> Result<EraAttempt, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_MODERN;
         let request = self.writer.discover();
         let received = match self.ask(&request, "server/discover").await {
             Ok(received) => received,
             // A Legacy server may react in any way to a request before `initialize`.
             Err(BenchFault::Silent { .. } | BenchFault::Connection { .. }) => {
-                return Ok(Err("no answer to server/discover".into()));
+                return Ok(EraAttempt::NotSpoken { answer: "no answer to server/discover".into() });
             }
             Err(fault) => return Err(fault),
         };
-        let Ok(result) = result(&received) else { return Ok(Err(received.text())) };
+        let Ok(result) = result(&received) else {
+            return Ok(EraAttempt::NotSpoken { answer: received.text() });
+        };
         let versions = result.get("supportedVersions").and_then(Value::as_array);
         let mut versions = versions.into_iter().flatten().filter_map(Value::as_str);
         if !versions.any(|version| version == ProtocolVersion::LATEST_MODERN.as_str()) {
-            return Ok(Err(received.text()));
+            return Ok(EraAttempt::NotSpoken { answer: received.text() });
         }
         let info = result
             .get("_meta")
             .and_then(|meta| meta.get(trunkline_protocol::mcp::meta::SERVER_INFO));
         self.server = name(info.or(result.get("serverInfo")));
-        Ok(Ok(()))
+        Ok(EraAttempt::Spoken)
     }
 
-    /// Tries the Legacy era. The inner error is the reason that the server does not speak it.
-    async fn legacy(&mut self) -> Result<Result<(), String>, BenchFault> {
+    async fn try_legacy(&mut self) -> Result<EraAttempt, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_LEGACY;
         let request = self.writer.initialize();
         let received = self.ask(&request, "initialize").await?;
         let result = match result(&received) {
             Ok(result) => result,
-            Err(answer) => return Ok(Err(answer)),
+            Err(answer) => return Ok(EraAttempt::NotSpoken { answer }),
         };
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         match ProtocolVersion::parse(version).filter(|version| version.era() == Era::Legacy) {
             Some(version) => self.writer.version = version,
-            None => return Ok(Err(received.text())),
+            None => return Ok(EraAttempt::NotSpoken { answer: received.text() }),
         }
         self.server = name(result.get("serverInfo"));
         self.session = received.head.headers.get(header::SESSION_ID).cloned();
         let request = self.writer.initialized();
         self.ask(&request, "notifications/initialized").await?;
-        Ok(Ok(()))
+        Ok(EraAttempt::Spoken)
     }
 
     /// Sends a request and waits for the answer; follows redirects within the server.

@@ -60,7 +60,8 @@ pub use lists::naming::{MAX_PUBLIC_NAME, Naming};
 pub use lists::offers::{ServerOffers, ServerWords, TaskForm};
 pub use lists::rules::{ServerRules, ToolChange};
 pub use lists::server_list::{
-    CacheScope, Freshness, ListedDefinition, RejectedElement, RepairedElement, ServerList,
+    CacheScope, Freshness, ListRules, ListedDefinition, RejectedElement, RepairedElement,
+    ServerList,
 };
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
@@ -86,6 +87,8 @@ pub use views::meta_tools::{
 use views::own_tools::compile_own_tools;
 pub use views::selection::{Scope, Selection, are_about_server};
 pub use views::visibility::{CatalogElement, ElementBasis, ElementFilter};
+
+use uris::VisibleResources;
 
 /// One tool in the catalog.
 #[derive(Debug)]
@@ -165,12 +168,9 @@ impl Catalog {
         }
         let interfaces =
             tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));
-        let (uris, resources, templates) = CatalogUris::build_from(
-            rules.uris,
-            sources,
-            (scope, &interfaces.collect()),
-            &mut warnings,
-        );
+        let visible = VisibleResources { scope, interfaces: interfaces.collect() };
+        let (uris, resources, templates) =
+            CatalogUris::build_from(rules.uris, sources, &visible, &mut warnings);
         let fresh = ByKind::from_fn(|kind| strictest_freshness(sources, kind));
 
         let capacity = tools.iter().map(|one| one.item.shown().len() + MAX_PUBLIC_NAME + 1).sum();

@@ -114,11 +114,8 @@ mod tests {
         AwsSigner { credentials, region: "us-east-1".into(), service: service.into() }
     }
 
-    fn signature(
-        service: &str,
-        (method, uri, body): (&str, &str, &str),
-        more: &[(&str, &str)],
-    ) -> String {
+    fn signature(service: &str, signed: (&str, &str, &str), more: &[(&str, &str)]) -> String {
+        let (method, uri, body) = signed;
         let (uri, method) = (uri.parse().unwrap(), method.parse().unwrap());
         let host = HeaderValue::from_static("example.amazonaws.com");
         let request =

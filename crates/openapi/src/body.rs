@@ -14,7 +14,7 @@ use trunkline_protocol::mcp::media_type_essence;
 
 use super::arguments::CallArguments;
 use super::parameters::{
-    ArgumentFault, EncodedPairs, ParameterStyle, encode, list_items, plain_text,
+    ArgumentFault, EncodedPairs, PairStyle, ParameterStyle, encode, list_items, plain_text,
 };
 
 /// Request body of an operation.
@@ -60,7 +60,7 @@ pub(crate) struct BodyField {
     pub(crate) name: String,
     pub(crate) required: bool,
     /// The style of a form's field, if the document names one.
-    pub(crate) style: Option<(ParameterStyle, bool)>,
+    pub(crate) style: Option<PairStyle>,
     /// Content of its part in a multipart body.
     pub(crate) part: PartContent,
 }
@@ -199,7 +199,8 @@ fn add_field(
     };
     let is_json = raw.get().starts_with('{') || named == Some(BodyFormat::Json);
     let usual = if is_json { ParameterStyle::Json } else { ParameterStyle::Form };
-    pairs.add(&field.name, raw, field.style.unwrap_or((usual, true)), encode)
+    let style = field.style.unwrap_or(PairStyle { style: usual, explode: true });
+    pairs.add(&field.name, raw, style, encode)
 }
 
 /// One part of a multipart body: its headers and its content.
@@ -355,7 +356,10 @@ mod tests {
 
     #[test]
     fn a_form_encodes_lists_by_repeating_and_objects_as_json_unless_styled() {
-        let deep = BodyField { style: Some((ParameterStyle::DeepObject, true)), ..field("meta") };
+        let deep = BodyField {
+            style: Some(PairStyle { style: ParameterStyle::DeepObject, explode: true }),
+            ..field("meta")
+        };
         let fields = BodyShape::Fields(vec![field("tag"), field("o"), deep]);
         let body = body(BodyFormat::Form, "application/x-www-form-urlencoded", fields);
         let arguments = r#"{"tag":["a&b","c"],"o":{"k":1},"meta":{"x":"y z"}}"#;

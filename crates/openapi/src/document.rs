@@ -147,8 +147,8 @@ impl<'a> DescriptionBuilder<'a> {
     ) -> Result<(), OperationFault> {
         let name = self.names.take(&name_tool(place));
         self.api.note_missing(&operation);
-        let texts = (name.as_str(), &*describe_tool(place));
-        let resource = ApiResource::new(operation, &self.api.base, texts)?;
+        let description = describe_tool(place);
+        let resource = ApiResource::new(operation, &self.api.base, name.as_str(), &description)?;
         self.charge(resource.element.len())?;
         self.api.resources.push(resource);
         Ok(())

@@ -12,7 +12,7 @@ use super::body::{
 use super::inputs::{NewArgument, ToolInputs};
 use super::operation::OperationFault;
 use super::outputs::is_object;
-use super::parameters::{ParameterPlace, ParameterStyle};
+use super::parameters::{PairStyle, ParameterPlace, ParameterStyle};
 use super::reader::DocumentReader;
 use super::references::{Node, ReferenceFault};
 use super::schema::ConvertedSchema;
@@ -163,14 +163,15 @@ fn is_plain_object(schema: Node<'_>) -> bool {
 }
 
 /// Returns the style of a form's field, if the document names one.
-fn form_style(encoding: Node<'_>) -> Option<(ParameterStyle, bool)> {
+fn form_style(encoding: Node<'_>) -> Option<PairStyle> {
     let style = encoding.text("style");
     let explode = encoding.find("explode").and_then(|explode| explode.value.as_bool());
     if style.is_none() && explode.is_none() {
         return None;
     }
-    let named = ParameterStyle::named(style.unwrap_or("form"), &ParameterPlace::Query)?;
-    Some((named, explode.unwrap_or(named == ParameterStyle::Form)))
+    let style = ParameterStyle::named(style.unwrap_or("form"), &ParameterPlace::Query)?;
+    let explode = explode.unwrap_or(style == ParameterStyle::Form);
+    Some(PairStyle { style, explode })
 }
 
 /// Returns the content of a property's part in a multipart body.

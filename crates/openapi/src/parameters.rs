@@ -228,8 +228,17 @@ impl ApiParameter {
         pairs: &mut EncodedPairs,
     ) -> Result<(), ArgumentFault> {
         let keep = if self.allow_reserved { encode_some } else { encode };
-        pairs.add(&self.name, raw, (self.style, self.explode), keep)
+        let style = PairStyle { style: self.style, explode: self.explode };
+        pairs.add(&self.name, raw, style, keep)
     }
+}
+
+/// The way to write the values of a parameter or a form's field as pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PairStyle {
+    pub(crate) style: ParameterStyle,
+    /// Writes one pair for each item or member.
+    pub(crate) explode: bool,
 }
 
 /// Pairs `name=value` of a query, of cookies or of a form: encoded, and of limited size, because a
@@ -272,9 +281,10 @@ impl EncodedPairs {
         &mut self,
         name: &str,
         raw: &RawValue,
-        (style, explode): (ParameterStyle, bool),
+        style: PairStyle,
         encode_value: fn(&str) -> String,
     ) -> Result<(), ArgumentFault> {
+        let PairStyle { style, explode } = style;
         let name = encode(name);
         if style == ParameterStyle::Json {
             return self.push(&name, encode_value(raw.get()));

@@ -40,7 +40,8 @@ impl ApiResource {
     pub(crate) fn new(
         operation: ApiOperation,
         base: &Url,
-        (name, description): (&str, &str),
+        name: &str,
+        description: &str,
     ) -> Result<Self, OperationFault> {
         let refuse = |reason| Err(OperationFault::NoResource { reason });
         if operation.method != Method::GET {

@@ -37,6 +37,13 @@ pub(crate) enum Direction {
     Response,
 }
 
+/// A node, and its depth in the converted schema.
+#[derive(Clone, Copy)]
+struct DeepNode<'a> {
+    node: Node<'a>,
+    depth: usize,
+}
+
 /// A converted schema, and the definitions to which it refers directly.
 #[derive(Debug, Clone)]
 pub(crate) struct ConvertedSchema {
@@ -245,7 +252,10 @@ impl<'a> SchemaBook<'a> {
             if target.is_none() || !is_old || key == "description" {
                 let kept = match key {
                     "discriminator" => self.rewrite_discriminator(node, member),
-                    _ => self.rewrite_keyword(&mut schema, key, (member, depth), needs)?,
+                    _ => {
+                        let member = DeepNode { node: member, depth };
+                        self.rewrite_keyword(&mut schema, key, member, needs)?
+                    }
                 };
                 schema.extend(kept.map(|kept| (key.to_owned(), kept)));
             }
@@ -264,13 +274,14 @@ impl<'a> SchemaBook<'a> {
         &mut self,
         schema: &mut Map<String, Value>,
         key: &str,
-        (node, depth): (Node<'a>, usize),
+        member: DeepNode<'a>,
         needs: &mut Vec<usize>,
     ) -> Result<Option<Value>, SchemaFault> {
+        let DeepNode { node, depth } = member;
         let value = node.value;
         Ok(match key {
             "properties" | "patternProperties" | "dependentSchemas" => {
-                self.rewrite_members(key, (node, depth), needs)?
+                self.rewrite_members(key, member, needs)?
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => self.rewrite_list(node, depth, needs)?,
             // Before 2020-12, a list of schemas for the first items.
@@ -312,9 +323,10 @@ impl<'a> SchemaBook<'a> {
     fn rewrite_members(
         &mut self,
         key: &str,
-        (node, depth): (Node<'a>, usize),
+        member: DeepNode<'a>,
         needs: &mut Vec<usize>,
     ) -> Result<Option<Value>, SchemaFault> {
+        let DeepNode { node, depth } = member;
         let mut all = Map::new();
         for (name, member) in node.members() {
             if key != "patternProperties" || self.can_use(name) {

@@ -173,7 +173,7 @@ impl SearchIndex {
                 let terms = analyser.terms_of(name).into_iter();
                 added.extend(terms.map(|term| (term, Field::Name)));
             }
-            built.add_document((server, &element), added, renamed);
+            built.add_document(server, &element, added, renamed);
         }
         built.saturate_counts();
         built
@@ -191,7 +191,8 @@ impl SearchIndex {
 
     fn add_document(
         &mut self,
-        (server, element): (&DocumentServer<'_>, &AnalysedElement),
+        server: &DocumentServer<'_>,
+        element: &AnalysedElement,
         mut added: Vec<(Arc<str>, Field)>,
         renamed: Option<&str>,
     ) {
@@ -306,7 +307,8 @@ impl SearchIndex {
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
                 let share = share_of(found, total);
-                let mut hit = judge_match(query, document, DocumentId(place), (found, share));
+                let found = DocumentMatch { id: DocumentId(place), score: found.score, share };
+                let mut hit = judge_match(query, document, &found);
                 hit.score *= factors.get(document.server).copied().unwrap_or(1.0);
                 hits.push(hit);
             }
@@ -366,13 +368,21 @@ fn share_of(found: Match, total: f32) -> f32 {
     if total > 0.0 { (found.share / total).min(1.0) } else { 0.0 }
 }
 
-/// The score of a document that matches some of a query's words, adjusted by its other properties.
+/// A document that matches some of a query's words.
+struct DocumentMatch {
+    id: DocumentId,
+    score: f32,
+    /// The part of the query that the document matches, from 0 to 1.
+    share: f32,
+}
+
+/// The score of a match, adjusted by the document's other properties.
 fn judge_match(
     query: &SearchQuery,
     document: &IndexedDocument,
-    id: DocumentId,
-    (found, share): (Match, f32),
+    found: &DocumentMatch,
 ) -> SearchHit {
+    let DocumentMatch { id, share, .. } = *found;
     let is_named = document.keys.iter().any(|key| !key.is_empty() && **key == *query.key);
     let mut score = found.score * (1.0 - SHARE_WEIGHT + SHARE_WEIGHT * share);
     if let (Some(asked), Some(own)) = (query.action, document.action) {

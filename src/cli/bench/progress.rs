@@ -21,7 +21,7 @@ impl Progress {
         Self { shown, turn: 0, turns, requests: load.requests }
     }
 
-    fn line(&self, clock: &RunClock, (done, failed): (u64, u64), now: Instant) -> String {
+    fn line(&self, clock: &RunClock, done: u64, failed: u64, now: Instant) -> String {
         let passed = now.saturating_duration_since(clock.counted).as_secs_f64();
         if now < clock.counted {
             return format!("{} warming up", self.which());
@@ -50,7 +50,7 @@ impl Progress {
 impl RunWatcher for Progress {
     fn see(&mut self, clock: &RunClock, done: u64, failed: u64) {
         if self.shown {
-            let line = self.line(clock, (done, failed), clock::real_now());
+            let line = self.line(clock, done, failed, clock::real_now());
             // If the terminal is gone, there is nowhere to report it.
             let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
         }

@@ -156,7 +156,8 @@ fn export_entry(
         ReplaceableEntries::default()
     };
     let entry = address.client_entry(client, &target.document, &args.name)?;
-    refuse_foreign_entry(&target, &entry, &replaced.entries, (client, &args.name, &address.url))?;
+    let planned = PlannedEntry { client, name: &args.name, url: &address.url, entry: &entry };
+    refuse_foreign_entry(&target, &planned, &replaced.entries)?;
     let after = edit_file(&target, &entry, &args.name, &replaced.entries)?;
     let mut text = note_conditions(&gateway, &replaced);
     if after == target.file.text() {
@@ -181,13 +182,21 @@ fn export_entry(
     write_entry(&target, &after, &address, client, text)
 }
 
+/// An entry to be written into a client's file.
+struct PlannedEntry<'a> {
+    client: &'a KnownClient,
+    name: &'a str,
+    url: &'a Url,
+    entry: &'a ClientEntry,
+}
+
 /// Refuses to overwrite an entry that does not lead to the gateway and is not replaced.
 fn refuse_foreign_entry(
     target: &ClientFile,
-    entry: &ClientEntry,
+    planned: &PlannedEntry<'_>,
     replaced: &[ForeignEntry],
-    (client, name, url): (&KnownClient, &str, &Url),
 ) -> Result<(), ExportError> {
+    let PlannedEntry { client, name, url, entry } = *planned;
     let table = entry.table.iter().try_fold(&target.document, |table, key| table.get(key));
     let present = table.and_then(|table| table.get(name));
     let is_replaced = || replaced.iter().any(|one| one.name == *name && one.table == entry.table);

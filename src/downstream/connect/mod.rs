@@ -82,7 +82,7 @@ impl McpService {
             method: head.method,
             headers: head.headers,
         };
-        let visitor = Visitor::find(&grants, &snapshot, (&page.headers, peer));
+        let visitor = Visitor::find(&grants, &snapshot, &page.headers, peer);
         visitor.answer(own.as_deref().unwrap_or_default(), page).await
     }
 

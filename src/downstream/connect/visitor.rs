@@ -27,7 +27,8 @@ impl<'a> Visitor<'a> {
     pub(super) fn find(
         grants: &'a Arc<GrantBook>,
         snapshot: &'a Arc<Snapshot>,
-        (headers, peer): (&HeaderMap, PeerAddress),
+        headers: &HeaderMap,
+        peer: PeerAddress,
     ) -> Self {
         let cookie = PageCookie::BROWSER.read(headers, scheme_of_pages(grants));
         let browser = cookie.and_then(|cookie| grants.browsers().find(cookie));

@@ -54,7 +54,7 @@ impl McpService {
             Err(failure) => return refuse(&failure),
         };
         let audited = self.gateway.audit.is_on().then(|| {
-            AuditedRequest::new(&posted.headers, &posted.body, (&posted.caller, posted.peer))
+            AuditedRequest::new(&posted.headers, &posted.body, &posted.caller, posted.peer)
         });
         let audited = audited.as_ref();
         let room = AnswerRoom(AtomicUsize::new(limits.unread_each));

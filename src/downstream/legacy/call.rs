@@ -47,14 +47,21 @@ enum SessionStage {
     Ended,
 }
 
+/// The gateway that makes a call, and the snapshot that it is made under.
+pub(super) struct CallBasis<'a> {
+    pub(super) gateway: &'a Arc<Gateway>,
+    pub(super) snapshot: &'a Arc<Snapshot>,
+}
+
 impl LegacyCall {
     /// Begins a call. It advances when its events are polled.
     pub(super) fn start(
-        (gateway, snapshot): (&Arc<Gateway>, &Arc<Snapshot>),
+        basis: CallBasis<'_>,
         call: Box<Call>,
         withdrawal: RegisteredCall,
         inquiry: Inquiry,
     ) -> Self {
+        let CallBasis { gateway, snapshot } = basis;
         let can_be_asked = call.context.client.abilities().any();
         let again = can_be_asked.then(|| {
             let (gateway, call) = (Arc::clone(gateway), call.clone());

@@ -12,7 +12,7 @@ mod session_stream;
 pub(super) use call::LegacyCall;
 pub(super) use outbox::{Piece, ReplayStart};
 pub(super) use registry::{Sessions, unguessable};
-pub(super) use resumption::answer_resumable;
+pub(super) use resumption::{ResumingSession, answer_resumable};
 pub(super) use session::ClientSession;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::call::{Call, Client, Context, Failure, MAX_DECLARATION, Meta, Params,
 use crate::catalog::Kind;
 use crate::jsonrpc::{self, Frame, Id, Payload, Spot};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
-use crate::pipeline::Introduction;
+use crate::pipeline::{Introduction, SubscribeAnswer};
 
 use crate::text::clip;
 
@@ -34,6 +34,7 @@ use crate::downstream::era::refuse_duplicates;
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 use crate::downstream::{Body, EMPTY_RESULT, McpService};
+use call::CallBasis;
 use server_requests::Inquiry;
 
 impl McpService {
@@ -47,7 +48,7 @@ impl McpService {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return answered(self.initialize((id, params.clone()), posted, wants));
+            return answered(self.initialize(id, params.clone(), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -87,7 +88,8 @@ impl McpService {
 
     fn initialize(
         &self,
-        (id, params): (&Id, Option<Payload>),
+        id: &Id,
+        params: Option<Payload>,
         posted: &Posted,
         wants: AcceptedForm,
     ) -> Response<Body> {
@@ -146,8 +148,10 @@ impl McpService {
                 return Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
-                        Ok(Ok(())) => response::result(&id, EMPTY_RESULT, wants),
-                        Ok(Err(error)) => {
+                        Ok(SubscribeAnswer::Subscribed) => {
+                            response::result(&id, EMPTY_RESULT, wants)
+                        }
+                        Ok(SubscribeAnswer::RefusedByServer(error)) => {
                             response::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
                         }
                         Err(failure) => refuse(&id, &failure),
@@ -163,12 +167,13 @@ impl McpService {
                 writer.token = token;
                 writer.method.clone_from(&method);
                 let watch = self.watch_call(&posted.caller);
-                writer.session = Some(Box::new((Arc::clone(session), watch)));
+                let resuming = ResumingSession { session: Arc::clone(session), standing: watch };
+                writer.session = Some(Box::new(resuming));
                 let call = Box::new(Call { method, params, context, input: None });
                 // Messages in the middle of a call need a stream.
                 let inquiry = Inquiry::new(session, wants.stream());
-                let call =
-                    LegacyCall::start((&self.gateway, &posted.snapshot), call, withdrawal, inquiry);
+                let basis = CallBasis { gateway: &self.gateway, snapshot: &posted.snapshot };
+                let call = LegacyCall::start(basis, call, withdrawal, inquiry);
                 return response::call(call, writer);
             }
             Method::Ping => Ok(()),

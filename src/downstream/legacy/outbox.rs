@@ -119,7 +119,7 @@ struct KeptEvent {
 impl Outbox {
     /// Creates an outbox that others push into.
     pub(super) fn new(stream: u64, bounds: &OutboxBounds) -> Arc<Self> {
-        Self::with(stream, bounds, (None, None))
+        Self::with(stream, bounds, None, None)
     }
 
     /// Creates an outbox that is fed by the source of a request's messages.
@@ -129,13 +129,14 @@ impl Outbox {
         source: Source,
         request: Id,
     ) -> Arc<Self> {
-        Self::with(stream, bounds, (Some(source), Some(request)))
+        Self::with(stream, bounds, Some(source), Some(request))
     }
 
     fn with(
         stream: u64,
         bounds: &OutboxBounds,
-        (source, request): (Option<Source>, Option<Id>),
+        source: Option<Source>,
+        request: Option<Id>,
     ) -> Arc<Self> {
         let log = EventLog {
             kept: VecDeque::new(),

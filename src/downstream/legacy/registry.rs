@@ -22,7 +22,7 @@ use crate::telemetry::events::{ClientFacts, EventType, LifecycleEvent};
 use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
-use super::session::{ClientSession, SessionActivity};
+use super::session::{ClientSession, NewSession, SessionActivity};
 use crate::downstream::caller::VerifiedCaller;
 
 /// All open sessions.
@@ -92,7 +92,8 @@ impl Sessions {
         let ended = open.make_room(&holder, limits)?;
         let held = Arc::clone(&self.held);
         let replay = OutboxBounds { each: limits.replay, all: limits.replay_all, held };
-        let session = ClientSession::new((id, client), (owner, holder), replay, &self.gateway);
+        let opened = NewSession { id, client, owner, holder };
+        let session = ClientSession::new(opened, replay, &self.gateway);
         let session = Arc::new(session);
         open.insert(&session);
         let askable: Arc<dyn QuestionableSession> = Arc::clone(&session) as _;
@@ -163,7 +164,7 @@ impl Sessions {
         let events = self.gateway.snapshots.events();
         if events.wants(EventType::ClientClosed) {
             let (name, version) = session.client().name_and_version();
-            let client = client_facts(session, (&name, &version));
+            let client = client_facts(session, &name, &version);
             events.send(&LifecycleEvent::ClientClosed { client, lasted });
         }
     }
@@ -172,7 +173,7 @@ impl Sessions {
         let events = self.gateway.snapshots.events();
         if events.wants(EventType::ClientOpened) {
             let (name, version) = session.client().name_and_version();
-            let client = client_facts(session, (&name, &version));
+            let client = client_facts(session, &name, &version);
             events.send(&LifecycleEvent::ClientOpened(client));
         }
     }
@@ -249,7 +250,8 @@ impl OpenSessions {
 /// Returns the facts about a session's client for events.
 fn client_facts<'a>(
     session: &'a ClientSession,
-    (name, version): (&'a str, &'a str),
+    name: &'a str,
+    version: &'a str,
 ) -> ClientFacts<'a> {
     let protocol_version = session.client().version.as_str();
     ClientFacts { client: session.owner().principal().as_str(), name, version, protocol_version }

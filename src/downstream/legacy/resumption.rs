@@ -37,30 +37,40 @@ impl McpService {
         if Arc::ptr_eq(&outbox, session.outbox()) {
             return self.open_session_stream(session, start, caller);
         }
-        connect((session, self.watch_access(caller)), &outbox, start, self.limits().1)
+        let session = Arc::clone(session);
+        let resuming = ResumingSession { session, standing: self.watch_access(caller) };
+        connect(resuming, &outbox, start, self.limits().1)
     }
+}
+
+/// A session whose client may resume a stream, for as long as the client has access.
+pub(crate) struct ResumingSession {
+    pub(crate) session: Arc<ClientSession>,
+    pub(crate) standing: AccessWatch,
 }
 
 /// Answers a request with a stream of its messages that its client can resume.
 pub(crate) fn answer_resumable(
-    (session, standing): (&ClientSession, AccessWatch),
-    (request, source): (Id, Source),
+    resuming: ResumingSession,
+    request: Id,
+    source: Source,
     keep_alive: Duration,
 ) -> Response<Body> {
-    let outbox = session.open_stream(source, request);
-    connect((session, standing), &outbox, ReplayStart::Unsent, keep_alive)
+    let outbox = resuming.session.open_stream(source, request);
+    connect(resuming, &outbox, ReplayStart::Unsent, keep_alive)
 }
 
 /// Opens a connection to a stream of a session from `start` on, for as long as its client has
 /// access.
 fn connect(
-    (session, mut standing): (&ClientSession, AccessWatch),
+    resuming: ResumingSession,
     outbox: &Arc<Outbox>,
     start: ReplayStart,
     keep_alive: Duration,
 ) -> Response<Body> {
+    let ResumingSession { session, mut standing } = resuming;
     let mut reader = outbox.read(start);
-    let opening = opening(session, &reader);
+    let opening = opening(&session, &reader);
     let polls = session.client().version.sends_priming_event();
     let events = stream! {
         yield opening;

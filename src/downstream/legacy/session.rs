@@ -80,13 +80,17 @@ struct CallStreams {
     kept: Vec<Arc<Outbox>>,
 }
 
+/// A session to be opened.
+pub(super) struct NewSession {
+    pub(super) id: Arc<str>,
+    pub(super) client: Client,
+    pub(super) owner: VerifiedCaller,
+    pub(super) holder: Holder,
+}
+
 impl ClientSession {
-    pub(super) fn new(
-        (id, client): (Arc<str>, Client),
-        (owner, holder): (VerifiedCaller, Holder),
-        replay: OutboxBounds,
-        gateway: &Gateway,
-    ) -> Self {
+    pub(super) fn new(opened: NewSession, replay: OutboxBounds, gateway: &Gateway) -> Self {
+        let NewSession { id, client, owner, holder } = opened;
         Self {
             id,
             owner,

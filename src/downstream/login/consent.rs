@@ -89,7 +89,8 @@ impl ConsentVisit<'_> {
     pub(super) fn ask(
         &self,
         query: &str,
-        (url, consent): (&Url, &LoginConsent),
+        url: &Url,
+        consent: &LoginConsent,
     ) -> Result<Response<Body>, Failure> {
         let known = ConsentCookie::read(self.headers, self.scheme());
         let (browser, cookie) = if let Some(known) = &known {
@@ -102,18 +103,13 @@ impl ConsentVisit<'_> {
         let subject = self.digest_request(query);
         let by = ConsentBinding { browser: &browser, subject: &subject };
         let form_key = self.gateway.seal_consent(ConsentStep::Asked, by)?;
-        let (html, leads_to) =
-            (self.write_page(query, (url, consent), &form_key), leads_to(url, consent));
+        let html = self.write_page(query, url, consent, &form_key);
+        let leads_to = leads_to(url, consent);
         let page = Page::new("Sign in through this gateway", html);
         Ok(Page { leads_to, cookie, ..page }.into_response())
     }
 
-    fn write_page(
-        &self,
-        query: &str,
-        (url, consent): (&Url, &LoginConsent),
-        form_key: &str,
-    ) -> String {
+    fn write_page(&self, query: &str, url: &Url, consent: &LoginConsent, form_key: &str) -> String {
         let action = Url::parse(self.own).map(|own| own.path().to_owned()).unwrap_or_default();
         let scopes = match &*consent.scopes {
             "" => String::new(),

@@ -124,7 +124,7 @@ impl LoginVisit<'_> {
         let passed = self.relay.pass_authorization(query).await?;
         let visit = self.ask_consent(&head.headers);
         if let Some(consent) = passed.consent.as_ref().filter(|it| !visit.has_agreed(it)) {
-            let page = visit.ask(query, (&passed.url, consent));
+            let page = visit.ask(query, &passed.url, consent);
             return Ok(page.unwrap_or_else(|failure| refusal(&failure)));
         }
         let mut response = response::empty(StatusCode::FOUND);

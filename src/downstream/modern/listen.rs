@@ -18,7 +18,7 @@ use crate::call::{Context, Drain, Failure, Params, ParamsFault};
 use crate::codec::sse;
 use crate::jsonrpc::{self, Id, JsonError, Members};
 use crate::mcp::{meta, notification};
-use crate::pipeline::{Gateway, Subscriber, Told};
+use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
 use crate::policy::Holder;
 use crate::telemetry::metrics::Entered;
 
@@ -114,7 +114,7 @@ impl ClientSubscription {
         let (gateway, subscriber, context) = (&self.gateway, &self.subscriber, &self.context);
         let resources = filter.uris.iter().map(|uri| async {
             let answer = gateway.subscribe(subscriber, context, uri).await;
-            matches!(answer, Ok(Ok(()))).then(|| Value::from(uri.as_str()))
+            matches!(answer, Ok(SubscribeAnswer::Subscribed)).then(|| Value::from(uri.as_str()))
         });
         let tasks = filter.tasks.iter().map(|id| async {
             let stands = gateway.subscribe_to_task(subscriber, context, id).await;

@@ -26,6 +26,15 @@ use crate::downstream::event_stream::{Steps, StreamStep};
 use crate::downstream::request::{Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 
+/// A request with checked headers and metadata.
+struct ModernRequest {
+    id: Id,
+    method: Method,
+    params: Params,
+    meta: Meta,
+    wants: AcceptedForm,
+}
+
 impl McpService {
     /// Answers one Modern message.
     pub(super) fn modern(
@@ -50,7 +59,9 @@ impl McpService {
             .map_err(Failure::InvalidMeta)
             .and_then(|params| check(headers, &method, &params).map(|meta| (params, meta)));
         match checked {
-            Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
+            Ok((params, meta)) => {
+                self.serve_modern(ModernRequest { id, method, params, meta, wants }, posted)
+            }
             Err(Failure::HeaderMismatch(fault))
                 if method == Method::Discover && is_of_a_legacy_transport(&fault) =>
             {
@@ -60,14 +71,8 @@ impl McpService {
         }
     }
 
-    fn serve_modern(
-        &self,
-        id: Id,
-        method: Method,
-        params: Params,
-        meta: Meta,
-        (posted, wants): (&Posted, AcceptedForm),
-    ) -> PendingResponse {
+    fn serve_modern(&self, request: ModernRequest, posted: &Posted) -> PendingResponse {
+        let ModernRequest { id, method, params, meta, wants } = request;
         let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);

@@ -24,21 +24,31 @@ use super::exchange::{Batch, PipedCall};
 use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
 use super::output::{LineOutput, OutputBudget, OutputLines};
-use super::reply::{PipedReply, broken, find_answer, parse_message, unreadable};
+use super::reply::{PipedReply, ReceivedText, broken, find_answer, parse_message, unreadable};
 use super::session::OpenPipeSession;
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
-/// Serves the client behind `input` and `output` until one of them ends. After the end of the
-/// input, pending requests have `patience` to be answered.
+/// The streams of a client, from the gateway's view.
+#[derive(Debug)]
+pub struct ClientStreams<I, O> {
+    /// The messages of the client.
+    pub input: I,
+    /// The messages to the client.
+    pub output: O,
+}
+
+/// Serves a client until one of its streams ends. After the end of the input, pending requests
+/// have `patience` to be answered.
 ///
 /// # Cancel safety
 /// Dropping the future cuts everything off at once.
 pub async fn serve<E: McpPeer>(
     endpoint: E,
-    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    client: ClientStreams<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     bounds: BridgeBounds,
     patience: Duration,
 ) -> BridgeEnd {
+    let ClientStreams { input, output } = client;
     let (bridge, lines) = Bridge::new(endpoint, bounds, None);
     let _cut = bridge.cut.clone().drop_guard();
     let mut writing = pin!(lines.write(output));
@@ -312,9 +322,13 @@ impl<E: McpPeer> Bridge<E> {
         };
         while let Some(data) = events.next_message().await.map_err(unreadable)? {
             match parse_message(&data).await? {
-                Ok(Frame::Response { .. }) => return find_answer(StatusCode::OK, data, id).await,
-                Ok(_) => self.output.message(data).await,
-                Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
+                ReceivedText::Message(Frame::Response { .. }) => {
+                    return find_answer(StatusCode::OK, data, id).await;
+                }
+                ReceivedText::Message(_) => self.output.message(data).await,
+                ReceivedText::NoMessage(fault) => {
+                    tracing::warn!(%fault, "the gateway sent no message")
+                }
             }
         }
         Err(broken())

@@ -19,7 +19,9 @@ use super::MAX_DEPTH;
 use super::bridge::{Bridge, BridgeSlot};
 use super::endpoint::McpPeer;
 use super::headers::{self, PipedRequest};
-use super::reply::{PipedReply, broken, find_answer, no_answer, parse_message, unreadable};
+use super::reply::{
+    PipedReply, ReceivedText, broken, find_answer, no_answer, parse_message, unreadable,
+};
 
 /// A request in flight.
 pub(super) struct PipedCall<E> {
@@ -103,17 +105,17 @@ impl<E: McpPeer> PipedCall<E> {
         loop {
             let ended = match events.next_message().await {
                 Ok(Some(data)) => match parse_message(&data).await? {
-                    Ok(Frame::Response { .. }) => {
+                    ReceivedText::Message(Frame::Response { .. }) => {
                         let answer = find_answer(StatusCode::OK, data, self.id()).await?;
                         self.learn(&answer);
                         self.give(answer).await;
                         return Ok(());
                     }
-                    Ok(_) => {
+                    ReceivedText::Message(_) => {
                         self.give(data).await;
                         continue;
                     }
-                    Err(fault) => {
+                    ReceivedText::NoMessage(fault) => {
                         tracing::warn!(%fault, "the gateway sent no message");
                         continue;
                     }

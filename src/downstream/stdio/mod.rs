@@ -24,7 +24,7 @@ mod session_stream;
 
 use crate::jsonrpc::MAX_CLIENT_DEPTH;
 pub(super) use bridge::Bridge;
-pub use bridge::serve;
+pub use bridge::{ClientStreams, serve};
 pub use endpoint::{Here, McpPeer, Mirroring, There};
 pub(super) use output::{OutputBudget, OutputLines};
 

@@ -54,11 +54,20 @@ pub(super) async fn find_answer(
     found.map_err(|_| InternalFault::LargeWork)?
 }
 
+/// The parsed data of an endpoint's event.
+pub(super) enum ReceivedText {
+    Message(Frame),
+    NoMessage(FrameFault),
+}
+
 /// Parses a message of an endpoint, on another thread if it is large.
-pub(super) async fn parse_message(data: &Bytes) -> Result<Result<Frame, FrameFault>, Failure> {
+pub(super) async fn parse_message(data: &Bytes) -> Result<ReceivedText, Failure> {
     let data = data.clone();
     let parsed = work_on(data.len(), move || jsonrpc::parse(&data, MAX_DEPTH)).await;
-    Ok(parsed.map_err(|_| InternalFault::LargeWork)?)
+    Ok(match parsed.map_err(|_| InternalFault::LargeWork)? {
+        Ok(frame) => ReceivedText::Message(frame),
+        Err(fault) => ReceivedText::NoMessage(fault),
+    })
 }
 
 fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {

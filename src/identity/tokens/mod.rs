@@ -32,7 +32,15 @@ use super::resource::ProtectedResource;
 use jwt::ParsedToken;
 pub(super) use scopes::ScopeRanks;
 pub(super) use verified::VerifiedToken;
-use verified::VerifiedTokens;
+use verified::{CheckedToken, VerifiedTokens};
+
+/// An attempt to verify a token.
+pub(super) struct TokenAttempt<A> {
+    /// The time since 1970.
+    pub(super) now: Duration,
+    /// Decides if an unknown token may be tried.
+    pub(super) admit: A,
+}
 
 /// Issuers of a configuration, and the tokens that were verified under it.
 #[derive(Debug)]
@@ -142,16 +150,18 @@ impl TokenIssuers {
     /// [`Unverified`].
     pub(super) fn verify(
         &self,
-        (text, digest): (&[u8], &[u8; 32]),
+        text: &[u8],
+        digest: &[u8; 32],
         resource: &ProtectedResource,
-        (now, admit): (Duration, impl FnOnce() -> Result<(), Failure>),
+        attempt: TokenAttempt<impl FnOnce() -> Result<(), Failure>>,
     ) -> Result<Arc<VerifiedToken>, Unverified> {
+        let TokenAttempt { now, admit } = attempt;
         if self.verified.find(text).is_none() {
             admit().map_err(Unverified::Refused)?;
         }
         let parsed = ParsedToken::parse(text)?;
         let issuer = self.issuer_of(&parsed).ok_or(TokenFault::Issuer)?;
-        let token = issuer.verify(&parsed, (digest, resource), now)?;
+        let token = issuer.verify(&parsed, digest, resource, now)?;
         self.verified.insert(text, Arc::clone(&token), now);
         Ok(token)
     }
@@ -188,7 +198,8 @@ impl TokenIssuer {
     fn verify(
         self: &Arc<Self>,
         token: &ParsedToken<'_>,
-        (digest, resource): (&[u8; 32], &ProtectedResource),
+        digest: &[u8; 32],
+        resource: &ProtectedResource,
         now: Duration,
     ) -> Result<Arc<VerifiedToken>, Unverified> {
         let algorithm = token.check_header(&self.config.algorithms)?;
@@ -202,7 +213,7 @@ impl TokenIssuer {
             });
         };
         match keys.verify(token, algorithm) {
-            Ok(()) => Ok(VerifiedToken::new(self, token, (digest, claims), keys)),
+            Ok(()) => Ok(VerifiedToken::new(self, CheckedToken { token, digest, claims }, keys)),
             Err(TokenFault::UnknownKey) => Err(match self.keys.ask_again(now) {
                 Some(wait) => Unverified::Pending(wait),
                 None => TokenFault::UnknownKey.into(),

@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
-use super::verified::MOST_BYTES;
+use super::verified::{CheckedToken, MOST_BYTES};
 use super::*;
 use crate::config::{ConfigSource, SystemEnvironment};
 use crate::identity::{Identity, Proof, Unidentified};
@@ -160,7 +160,8 @@ fn verified(lines: &str) -> (Identity, Arc<VerifiedToken>) {
     let token = ParsedToken::parse(SIGNED.as_bytes()).unwrap();
     let ends = NOW + Duration::from_mins(1);
     let checked = claims::CheckedClaims { subject: "joe".into(), audiences: vec![], ends };
-    let token = VerifiedToken::new(issuer, &token, (&[1; 32], checked), keys);
+    let checked = CheckedToken { token: &token, digest: &[1; 32], claims: checked };
+    let token = VerifiedToken::new(issuer, checked, keys);
     (identity, token)
 }
 
@@ -248,7 +249,7 @@ fn a_token_without_a_resource_is_not_looked_at() {
     let (identity, _) = verified("");
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {SIGNED}").parse().unwrap());
-    let refused = identity.identify(&mut headers, None, (|| NOW, || Ok(())));
+    let refused = identity.identify(&mut headers, None, || NOW, || Ok(()));
     assert!(
         matches!(refused, Err(Unidentified::WrongCredential(Failure::KeyUnknown))),
         "{refused:?}"
@@ -286,7 +287,7 @@ fn a_token_is_verified_once_and_known_from_then_on() {
             asked.set(asked.get() + 1);
             Ok(())
         };
-        let identified = identity.identify(&mut headers, Some(&resource), (|| now, admit));
+        let identified = identity.identify(&mut headers, Some(&resource), || now, admit);
         identified.map(|credential| match credential.proof {
             Proof::Token(token) => token,
             other => panic!("{other:?}"),

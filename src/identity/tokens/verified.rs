@@ -42,13 +42,21 @@ pub(crate) struct VerifiedToken {
     keys: Arc<KeySet>,
 }
 
+/// A token whose claims were checked.
+pub(super) struct CheckedToken<'a> {
+    pub(super) token: &'a ParsedToken<'a>,
+    /// The SHA-256 of the token.
+    pub(super) digest: &'a [u8; 32],
+    pub(super) claims: CheckedClaims,
+}
+
 impl VerifiedToken {
     pub(super) fn new(
         issuer: &Arc<TokenIssuer>,
-        token: &ParsedToken<'_>,
-        (digest, checked): (&[u8; 32], CheckedClaims),
+        checked: CheckedToken<'_>,
         keys: Arc<KeySet>,
     ) -> Arc<Self> {
+        let CheckedToken { token, digest, claims: checked } = checked;
         let (config, claims) = (&issuer.config, &token.claims);
         let CheckedClaims { subject, audiences, ends } = checked;
         let scopes = own_names(config, claims::scopes(config, claims));

@@ -23,7 +23,7 @@ use crate::pipeline::release::Release;
 use crate::pipeline::route::Route;
 use crate::policy::{Confirmation, Permitted, ReplyInterceptors};
 use crate::snapshot::Snapshots;
-use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
+use crate::upstream::parking::{ParkedBy, ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
 use super::interception::ReplyInterception;
@@ -408,8 +408,8 @@ impl ActiveCall {
         let questions = open.clone();
         let waiting = ParkedReply { reply, open, asked, events: VecDeque::new() };
         let parking = &self.asker.inputs.parking;
-        let owner = (&self.asker.principal, server.as_ref());
-        let ticket = parking.park(waiting, owner, &self.asker.holder(), bounds)?;
+        let origin = ParkedBy { owner: &self.asker.principal, server: server.as_ref() };
+        let ticket = parking.park(waiting, origin, &self.asker.holder(), bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
         let asked = self.asker.build_question_result(questions, RequestState::Parked(ticket.id));
         self.ticket = Some(ticket);

@@ -16,17 +16,26 @@ use crate::telemetry::audit::AuditTrail;
 
 use super::active_call::ActiveCall;
 
-/// Builds a call of a tool by its public name, with raw arguments. The call declares the
-/// capabilities of `client`.
+/// A call of a tool that the gateway makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InnerCallRequest<'a> {
+    /// The tool's public name.
+    pub(crate) tool: &'a str,
+    /// Raw arguments.
+    pub(crate) arguments: &'a str,
+}
+
+/// Builds a call of a tool. The call declares the capabilities of `client`.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the arguments are not JSON.
 pub(crate) fn make_inner_call(
     outer: &Call,
     client: Arc<Client>,
-    (tool, arguments): (&str, &str),
+    request: InnerCallRequest<'_>,
     trail: &AuditTrail,
 ) -> Result<Box<Call>, Failure> {
+    let InnerCallRequest { tool, arguments } = request;
     let mut members = vec![("name", Cow::Owned(string(tool))), ("arguments", arguments.into())];
     members.extend(inner_meta(&outer.params).map(|meta| (meta::META, meta.into())));
     let params = parse_params(object_of(members).into())?;

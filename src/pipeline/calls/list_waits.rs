@@ -106,9 +106,8 @@ async fn wait_for_own_lists(
     if client.key.abilities.is_none() && client.key.account.is_none() && !is_legacy {
         return Err(client);
     }
-    let (asked, until) =
-        ((&call.context, Kind::Tools), clock::now() + listing::LIST_REFRESH_TIMEOUT);
-    listing::refresh_lists(&client, asked, until).await;
+    let until = clock::now() + listing::LIST_REFRESH_TIMEOUT;
+    listing::refresh_lists(&client, &call.context, Kind::Tools, until).await;
     // A server may have just turned out to have other lists for Legacy clients.
     let key = ViewKey { era: is_legacy.then_some(Era::Legacy), ..client.key.clone() };
     client.view = client.snapshot.view(&key, &call.context);

@@ -74,7 +74,7 @@ pub(super) async fn resume_login(
 ) -> Result<Box<ClientView>, Failure> {
     let Some(awaited) = awaited_server(call, active.asker())? else { return Ok(client) };
     let ClientView { snapshot, mut key, .. } = *client;
-    let snapshot = await_login(snapshot, awaited, (&call.context, active)).await;
+    let snapshot = await_login(snapshot, awaited, &call.context, active).await;
     // This may have been the client's first login.
     key.account = snapshot.grants.account_of(&call.context.principal);
     Ok(Box::new(ClientView::find(snapshot, key, &call.context)))
@@ -104,7 +104,8 @@ fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<AwaitedLogin>
 async fn await_login(
     snapshot: Arc<Snapshot>,
     AwaitedLogin { server, links }: AwaitedLogin,
-    (context, active): (&Context, &mut ActiveCall),
+    context: &Context,
+    active: &mut ActiveCall,
 ) -> Arc<Snapshot> {
     let Some(member) = snapshot.server(&server) else { return snapshot };
     member.server.await_login(context, LOGIN_TIMEOUT).await;

@@ -14,7 +14,7 @@ mod slow_notice;
 
 pub use active_call::ActiveCall;
 pub use awaiting_client::CallAwaitingClient;
-pub(crate) use inner_call::{InnerCallFault, await_answer, make_inner_call};
+pub(crate) use inner_call::{InnerCallFault, InnerCallRequest, await_answer, make_inner_call};
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::codec::large_message::work_on;
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response, object_of, string, within_depth};
 use crate::mcp::Era;
-use crate::pipeline::calls::{InnerCallFault, await_answer, make_inner_call};
+use crate::pipeline::calls::{InnerCallFault, InnerCallRequest, await_answer, make_inner_call};
 use crate::pipeline::client_view::ClientView;
 use crate::pipeline::input::{input_refused_with, parse_params};
 use crate::pipeline::meta_tools::explain_violations;
@@ -55,6 +55,14 @@ pub(super) enum InnerTurn {
     Asks(Box<AskingCall>),
 }
 
+/// A server's answer to a call of the code.
+enum InnerAnswer {
+    /// It requests input.
+    Asks(Asked),
+    /// The result as JSON.
+    Value(Bytes),
+}
+
 /// A call that waits for its client. Dropping it cancels the call.
 pub(super) struct AskingCall {
     course: InnerCourse,
@@ -90,7 +98,8 @@ impl InnerCalls {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         client_view: &ClientView,
-        (outer, largest): (Box<Call>, usize),
+        outer: Box<Call>,
+        largest: usize,
     ) -> Self {
         let ClientView { snapshot, view, .. } = client_view;
         let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
@@ -111,9 +120,9 @@ impl InnerCalls {
         let (who, address) = (&context.principal, context.address);
         self.gateway.admit_request(&self.snapshot, who, address)?;
         let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
-        let named = (asked.tool.as_str(), arguments);
+        let request = InnerCallRequest { tool: &asked.tool, arguments };
         let client = Arc::clone(&self.client);
-        let call = make_inner_call(&self.outer, client, named, &self.gateway.audit)?;
+        let call = make_inner_call(&self.outer, client, request, &self.gateway.audit)?;
         let starting = self.gateway.call(Arc::clone(&self.snapshot), call.clone());
         let (view, largest) = (Arc::clone(&self.view), self.largest);
         let course = InnerCourse { id: asked.id, call, view, rounds: 0, largest };
@@ -141,8 +150,8 @@ impl InnerCourse {
         loop {
             let mut active = starting.await;
             let asked = match self.await_turn(&mut active).await {
-                Ok(Ok(asked)) => asked,
-                Ok(Err(value)) => return ended(Ok(value)),
+                Ok(InnerAnswer::Asks(asked)) => asked,
+                Ok(InnerAnswer::Value(value)) => return ended(Ok(value)),
                 Err(text) => return ended(Err(text)),
             };
             self.rounds += 1;
@@ -168,7 +177,7 @@ impl InnerCourse {
     }
 
     /// Returns the call's questions, or its result.
-    async fn await_turn(&self, active: &mut ActiveCall) -> Result<Result<Asked, Bytes>, String> {
+    async fn await_turn(&self, active: &mut ActiveCall) -> Result<InnerAnswer, String> {
         let total = AtomicUsize::new(0);
         let limit = self.largest;
         let hold = |bytes| match total.fetch_add(bytes, Ordering::Relaxed) + bytes {
@@ -180,8 +189,10 @@ impl InnerCourse {
             Answer::Error(error) => Err(error.message().to_owned()),
             Answer::Result(result) => {
                 let read = work_on(result.raw().len(), move || match result.asked() {
-                    Ok(Some(asked)) => Ok(Ok(asked)),
-                    Ok(None) => value_for_code(&result).map(|value| Err(value.into())),
+                    Ok(Some(asked)) => Ok(InnerAnswer::Asks(asked)),
+                    Ok(None) => {
+                        value_for_code(&result).map(|value| InnerAnswer::Value(value.into()))
+                    }
                     Err(fault) => Err(fault.to_string()),
                 });
                 let failed = |_| Failure::from(InternalFault::LargeWork).to_string();

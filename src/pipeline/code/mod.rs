@@ -56,7 +56,7 @@ pub(super) async fn begin_or_resume(
     let reply = match find_parked(&call, &active) {
         Ok(Some((id, input))) => active.resume_own(id, &input).await,
         Ok(None) => checked_arguments(MetaTool::RunCode, &call)
-            .and_then(|arguments| reply_of_code(&gateway, &client, (call, &arguments))),
+            .and_then(|arguments| reply_of_code(&gateway, &client, call, &arguments)),
         Err(failure) => Err(failure),
     };
     active.mark_sent();
@@ -80,7 +80,8 @@ fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>,
 fn reply_of_code(
     gateway: &Arc<Gateway>,
     client: &ClientView,
-    (call, arguments): (Box<Call>, &[u8]),
+    call: Box<Call>,
+    arguments: &[u8],
 ) -> Result<Reply, Failure> {
     #[derive(Deserialize)]
     struct CodeArguments {
@@ -97,7 +98,7 @@ fn reply_of_code(
         functions.map(|it| ScriptTool { name: it.public.clone(), function: it.identifier.clone() });
     let script = ScriptRequest { code, tools: tools.collect() };
     let limits = limits_of(&snapshot.config.code);
-    let calls = InnerCalls::new(gateway, client, (call, limits.result));
+    let calls = InnerCalls::new(gateway, client, call, limits.result);
     let gateway = Arc::clone(gateway);
     let (answers, inbox) = mpsc::channel(2 * MOST_QUESTIONS);
     let events = stream! {

@@ -11,12 +11,18 @@ use crate::call::{Endpoint, Failure, Principal};
 use crate::clock;
 use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
 use crate::pipeline::{Gateway, record};
+use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
 
-/// Identity of a request's sender besides its headers: the resource that a token has to be for, the
-/// verified certificate of its connection, and its address.
-pub type EntryCredentials<'a> =
-    (Option<&'a ProtectedResource>, Option<&'a Arc<ClientCertificate>>, IpAddr);
+/// Identity of a request's sender besides its headers.
+pub struct EntryCredentials<'a> {
+    /// The resource that a token has to be for.
+    pub resource: Option<&'a ProtectedResource>,
+    /// The verified certificate of the connection.
+    pub certificate: Option<&'a Arc<ClientCertificate>>,
+    /// The address of the sender.
+    pub address: IpAddr,
+}
 
 impl Gateway {
     /// Identifies the sender of a request by its headers, and removes the key or token from them.
@@ -27,8 +33,9 @@ impl Gateway {
         &self,
         snapshot: &Snapshot,
         headers: &mut HeaderMap,
-        (resource, certificate, address): EntryCredentials<'_>,
+        entry: EntryCredentials<'_>,
     ) -> Result<Credential, Unidentified> {
+        let EntryCredentials { resource, certificate, address } = entry;
         if let Some(certificate) = certificate {
             let now = clock::unix_now();
             let known = snapshot.identity.identify_certificate(certificate, headers, now);
@@ -37,7 +44,7 @@ impl Gateway {
             }
         }
         let admit = || snapshot.policy.admit_attempt(address);
-        let identified = snapshot.identity.identify(headers, resource, (clock::unix_now, admit));
+        let identified = snapshot.identity.identify(headers, resource, clock::unix_now, admit);
         identified.map_err(|unidentified| match unidentified {
             Unidentified::Refused(unknown) => {
                 self.refuse_stranger(snapshot, address, unknown).into()
@@ -76,7 +83,8 @@ impl Gateway {
     ) -> Result<(), Failure> {
         let (endpoint, resource) = at;
         let source = resource.map(|resource| &resource.source);
-        let caller = (who.principal(), who.grants().map(|grants| &**grants));
+        let grants = who.grants().map(|grants| &**grants);
+        let caller = ScopedCaller { principal: who.principal(), grants };
         let admitted = snapshot.policy.admit_entry(caller, endpoint.profile(), source);
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
@@ -89,7 +97,8 @@ impl Gateway {
         &self,
         snapshot: &Snapshot,
         who: &Principal,
-        (profile, query): (&str, Option<&str>),
+        profile: &str,
+        query: Option<&str>,
     ) -> Result<Endpoint, Failure> {
         let endpoint = snapshot.endpoint(who, profile, query);
         endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))

@@ -72,7 +72,8 @@ impl KeptResults {
     pub(crate) fn keep(
         &self,
         text: WholeText,
-        (origin, holder): (ResultOrigin, Holder),
+        origin: ResultOrigin,
+        holder: Holder,
         bounds: KeptBounds,
     ) -> Option<KeptResource> {
         let size = text.text.len();
@@ -222,7 +223,7 @@ mod tests {
         };
         let text = WholeText { text: "x".repeat(size), mime: "text/plain" };
         let holder = Holder::Client(owner.into());
-        store.keep(text, (origin, holder), bounds).is_some()
+        store.keep(text, origin, holder, bounds).is_some()
     }
 
     #[tokio::test(start_paused = true)]

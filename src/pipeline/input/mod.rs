@@ -80,7 +80,7 @@ impl InputStore {
         holder: Holder,
     ) -> Option<KeptResource> {
         let bounds = KeptBounds::of(&self.snapshots.load().config);
-        self.kept.keep(text, (origin, holder), bounds)
+        self.kept.keep(text, origin, holder, bounds)
     }
 
     /// Returns the task ids of this principal.

@@ -54,7 +54,7 @@ impl Gateway {
         }
         let era = context.client.version.era();
         let client = ClientView::find(self.snapshots.load_full(), self.view_key(context), context);
-        refresh_lists(&client, (context, kind), until).await;
+        refresh_lists(&client, context, kind, until).await;
         // The view differs if a server has just turned out to have lists by era.
         let client = ClientView::find(client.snapshot, self.view_key(context), context);
         for member in client.snapshot.servers_of(&client.view) {
@@ -63,7 +63,7 @@ impl Gateway {
         if kind == Kind::Tools && client.view.awaits_count() {
             count_tokens(&client, context).await;
         }
-        let found = cursor.map(|cursor| self.find_page((kind, cursor), &client, context));
+        let found = cursor.map(|cursor| self.find_page(kind, cursor, &client, context));
         let ClientView { snapshot, view, key } = client;
         let (view, from) = found.transpose()?.unwrap_or((view, None));
         let shown = snapshot.digests_for(&view, &context.client);
@@ -93,7 +93,8 @@ impl Gateway {
     /// [`CursorError`].
     fn find_page(
         &self,
-        (kind, cursor): (Kind, &str),
+        kind: Kind,
+        cursor: &str,
         client: &ClientView,
         context: &Context,
     ) -> Result<(Arc<View>, Option<ListPosition>), CursorError> {
@@ -162,7 +163,8 @@ async fn count_tokens(client: &ClientView, context: &Context) {
 /// requested before, until `until` at most. Lists that arrive later are announced as changes.
 pub(super) async fn refresh_lists(
     client: &ClientView,
-    (context, kind): (&Context, Kind),
+    context: &Context,
+    kind: Kind,
     until: Instant,
 ) {
     let ClientView { snapshot, view, .. } = client;

@@ -22,7 +22,7 @@ use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::jsonrpc::object_of;
 use crate::mcp::Method;
 use crate::pipeline::Gateway;
-use crate::pipeline::calls::{InnerCallFault, await_answer, make_inner_call};
+use crate::pipeline::calls::{InnerCallFault, InnerCallRequest, await_answer, make_inner_call};
 use crate::pipeline::client_view::ClientView;
 use crate::policy::ToolAddress;
 use crate::snapshot::Snapshot;
@@ -191,9 +191,9 @@ impl OwnCall {
     /// Builds an inner call without client capabilities, since its input requests could not be
     /// answered.
     fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
-        let named = (call.tool.as_str(), arguments);
+        let request = InnerCallRequest { tool: call.tool.as_str(), arguments };
         let client = self.call.context.client.without_capabilities().awaiting_tasks();
-        make_inner_call(&self.call, Arc::new(client), named, &self.gateway.audit)
+        make_inner_call(&self.call, Arc::new(client), request, &self.gateway.audit)
     }
 }
 

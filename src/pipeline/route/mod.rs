@@ -94,7 +94,7 @@ pub(super) fn find<'a>(
     };
     route.task_mode = TaskMode::choose(call, &route, view)?;
     if route.requested.is_none() && snapshot.policy.authorization().is_some() {
-        route.requested = requested::requested_element(view, call, (&route, asker)).map(Arc::new);
+        route.requested = requested::requested_element(view, call, &route, asker).map(Arc::new);
     }
     Ok(route)
 }
@@ -180,7 +180,7 @@ fn find_task<'a>(
         return Err(unknown_task(id));
     }
     let entry = match tool {
-        Some(tool) => Some(task_mode::find_tool_of_task(view, (&server, &tool), id)?),
+        Some(tool) => Some(task_mode::find_tool_of_task(view, &server, &tool, id)?),
         // Under rules, access to a task follows from its tool.
         None if snapshot.policy.authorization().is_some() => return Err(unknown_task(id)),
         None => None,

@@ -14,7 +14,8 @@ use super::{Requester, Route, SubjectMember, completion};
 pub(super) fn requested_element(
     view: &View,
     call: &Call,
-    (route, asker): (&Route<'_>, &Requester),
+    route: &Route<'_>,
+    asker: &Requester,
 ) -> Option<RequestedElement> {
     let native = route.native.as_ref()?;
     let server = route.server();
@@ -22,7 +23,7 @@ pub(super) fn requested_element(
         Method::PromptsGet => Some(requested_prompt(call.params.name()?, native)),
         Method::Complete => match completion::asked_prompt(&call.params) {
             Some(name) => Some(requested_prompt(&name, native)),
-            None => Some(requested_template(view, call, (server, native))),
+            None => Some(requested_template(view, call, server, native)),
         },
         method if method.is_task_request() => {
             let origin = asker.tasks().ok()?;
@@ -133,7 +134,8 @@ pub(crate) fn requested_task(
 fn requested_template(
     view: &View,
     call: &Call,
-    (server, native): (&ServerName, &NativeName),
+    server: &ServerName,
+    native: &NativeName,
 ) -> RequestedElement {
     let asked = completion::asked_resource(&call.params);
     match asked.filter(|uri| view.catalog.uris().is_listed(uri)) {

@@ -38,7 +38,8 @@ pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
 /// [`Failure::UnknownTask`].
 pub(crate) fn find_tool_of_task<'a>(
     view: &'a View,
-    (server, tool): (&ServerName, &NativeName),
+    server: &ServerName,
+    tool: &NativeName,
     id: &str,
 ) -> Result<&'a ToolEntry, Failure> {
     view.catalog.find_listed_tool(server, tool).ok_or_else(|| unknown_task(id))

@@ -32,7 +32,7 @@ use crate::upstream::{
 };
 
 use client_notices::{PendingNotice, intercept_filter, intercept_refusal};
-use subscription_audit::SubscriptionOutcome;
+use subscription_audit::{SubscriptionOutcome, SubscriptionVerdict};
 
 /// One client with subscriptions: a Legacy session, or one
 /// `subscriptions/listen`. Dropping it ends them.
@@ -96,7 +96,8 @@ impl Subscriber {
     /// Returns the client's own names for the topic of a server's notification.
     fn known_as(
         &self,
-        (view, is_released): (&View, ReleasedCheck<'_>),
+        view: &View,
+        is_released: ReleasedCheck<'_>,
         server: &ServerName,
         topic: &Topic,
     ) -> Vec<String> {
@@ -127,13 +128,22 @@ impl Subscriber {
     }
 }
 
+/// Answer to a client's request for a subscription.
+#[derive(Debug)]
+pub enum SubscribeAnswer {
+    /// The subscription is in effect.
+    Subscribed,
+    /// The server's own error.
+    RefusedByServer(ErrorBody),
+}
+
 impl Gateway {
     /// Subscribes a client to a resource. Waits a while for the server's response. If the server is
     /// down, the request is sent once it is back.
     ///
     /// # Errors
     /// [`Failure`] if the resource does not exist in the client's view, no server offers updates
-    /// for it, or there are too many subscriptions. The inner error is the server's own refusal.
+    /// for it, or there are too many subscriptions.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client may or may not be subscribed.
@@ -142,7 +152,7 @@ impl Gateway {
         subscriber: &Subscriber,
         context: &Context,
         uri: &str,
-    ) -> Result<Result<(), ErrorBody>, Failure> {
+    ) -> Result<SubscribeAnswer, Failure> {
         let asked = AskedTopic::Resource(uri.to_owned());
         let find = |_: &Snapshot, view: &View| {
             let is_released = self.released_to(context);
@@ -152,16 +162,17 @@ impl Gateway {
             Ok((origin.server, Some(origin.native), topic))
         };
         match self.ask(subscriber, context, asked, find).await? {
-            Ok(_) => Ok(Ok(())),
-            Err(SubscriptionRefusal::Said(error)) => {
+            SubscriptionVerdict::Subscribed(_) => Ok(SubscribeAnswer::Subscribed),
+            SubscriptionVerdict::Refused(SubscriptionRefusal::Said(error)) => {
                 let snapshot = self.snapshots.load_full();
                 let view = snapshot.view(&self.view_key(context), context);
                 let server = find(&snapshot, &view)?.0;
-                intercept_refusal(&self.snapshots, context, &server, error).await.map(Err)
+                let error = intercept_refusal(&self.snapshots, context, &server, error).await?;
+                Ok(SubscribeAnswer::RefusedByServer(error))
             }
-            Err(SubscriptionRefusal::Unsupported | SubscriptionRefusal::LeftOut) => {
-                Err(Failure::NoUpdates { uri: uri.to_owned() })
-            }
+            SubscriptionVerdict::Refused(
+                SubscriptionRefusal::Unsupported | SubscriptionRefusal::LeftOut,
+            ) => Err(Failure::NoUpdates { uri: uri.to_owned() }),
         }
     }
 
@@ -198,7 +209,7 @@ impl Gateway {
             Ok((server, Some(NativeName::new(native)), Topic::task(native)))
         };
         let asked = AskedTopic::Task(id.to_owned());
-        Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
+        Ok(self.ask(subscriber, context, asked, find).await?.guard().is_some())
     }
 
     /// Forwards the members of a `subscriptions/listen` filter that the gateway does not know, raw,
@@ -218,8 +229,9 @@ impl Gateway {
             Ok((server, None, Topic::unknown(members)))
         };
         let asked = AskedTopic::Unknown(members.to_owned());
-        let held = self.ask(subscriber, context, asked, find).await?.ok();
-        let Some((held, agreed)) = held.and_then(|held| Some((held.clone(), held.agreed()?)))
+        let verdict = self.ask(subscriber, context, asked, find).await?;
+        let Some((held, agreed)) =
+            verdict.guard().and_then(|held| Some((held.clone(), held.agreed()?)))
         else {
             return Ok(None);
         };
@@ -245,7 +257,7 @@ impl Gateway {
             AskedTopic::Resource(uri) => Some(uri.as_str()),
             AskedTopic::Task(_) | AskedTopic::Unknown(_) => None,
         };
-        self.audit_subscription((&context, &notes), uri, &outcome);
+        self.audit_subscription(&context, &notes, uri, &outcome);
         outcome
     }
 
@@ -268,7 +280,10 @@ impl Gateway {
         if verdict.is_err() {
             subscriber.forget(asked);
         }
-        Ok(verdict.map(|()| held))
+        Ok(match verdict {
+            Ok(()) => SubscriptionVerdict::Subscribed(held),
+            Err(refusal) => SubscriptionVerdict::Refused(refusal),
+        })
     }
 
     async fn admit_subscription(
@@ -351,7 +366,7 @@ impl Gateway {
                 }
             };
             let view = self.snapshots.load().view(&self.view_key(context), context);
-            let known = subscriber.known_as((&view, &self.released_to(context)), &server, &topic);
+            let known = subscriber.known_as(&view, &self.released_to(context), &server, &topic);
             if !known.is_empty() {
                 let known = known.into_iter().filter_map(|name| {
                     let params = match (&topic, params.clone()) {
@@ -378,7 +393,7 @@ impl Gateway {
         let tasks = self.inputs.tasks(&context.principal)?;
         let TaskOrigin { server, tool, .. } = tasks.find_origin(id)?;
         let results = match &tool {
-            Some(tool) => task_mode::find_tool_of_task(view, (&server, tool), id)?.results.as_ref(),
+            Some(tool) => task_mode::find_tool_of_task(view, &server, tool, id)?.results.as_ref(),
             None => None,
         };
         let results = results.filter(|results| results.settings.changes_results());

@@ -16,9 +16,24 @@ use crate::telemetry::audit::{
 use crate::telemetry::{CallOutcome, CallSubject};
 use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};
 
+/// Answer of a server to a subscription.
+pub(crate) enum SubscriptionVerdict {
+    Subscribed(Arc<SubscriptionGuard>),
+    Refused(SubscriptionRefusal),
+}
+
+impl SubscriptionVerdict {
+    /// Returns the subscription, unless it was refused.
+    pub(super) fn guard(&self) -> Option<&Arc<SubscriptionGuard>> {
+        match self {
+            Self::Subscribed(guard) => Some(guard),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
 /// Outcome of a subscription.
-pub(crate) type SubscriptionOutcome =
-    Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure>;
+pub(crate) type SubscriptionOutcome = Result<SubscriptionVerdict, Failure>;
 
 /// The decision, the outcome, and the reason if it failed.
 type RecordedOutcome = (AuditDecision, &'static str, Option<&'static str>);
@@ -29,7 +44,8 @@ impl Gateway {
     /// decided separately.
     pub(super) fn audit_subscription(
         &self,
-        (context, notes): (&Context, &AuditNotes),
+        context: &Context,
+        notes: &AuditNotes,
         uri: Option<&str>,
         outcome: &SubscriptionOutcome,
     ) {
@@ -48,7 +64,7 @@ impl Gateway {
             _ => notes.rule().or(notes.permission()),
         };
         let limit = outcome.as_ref().err().and_then(limit_of);
-        let held = outcome.as_ref().ok().and_then(|granted| granted.as_ref().ok());
+        let held = outcome.as_ref().ok().and_then(SubscriptionVerdict::guard);
         let native = match held.map(|held| held.topic()) {
             Some(Topic::Resource(uri)) => CallSubject::Resource(uri),
             _ => CallSubject::Nothing,
@@ -74,12 +90,16 @@ impl Gateway {
 /// Returns the record's outcome; `None` for subscriptions that are recorded as refused requests.
 fn verdict_on(outcome: &SubscriptionOutcome, is_legacy: bool) -> Option<RecordedOutcome> {
     match outcome {
-        Ok(Ok(_)) => Some((AuditDecision::Allow, CallOutcome::Ok.label(), None)),
-        Ok(Err(SubscriptionRefusal::Said(_))) => {
+        Ok(SubscriptionVerdict::Subscribed(_)) => {
+            Some((AuditDecision::Allow, CallOutcome::Ok.label(), None))
+        }
+        Ok(SubscriptionVerdict::Refused(SubscriptionRefusal::Said(_))) => {
             Some((AuditDecision::Allow, "failed", Some("server_error")))
         }
-        Ok(Err(_)) | Err(_) if is_legacy => None,
-        Ok(Err(_)) => Some((AuditDecision::Allow, "failed", Some("no_updates"))),
+        Ok(SubscriptionVerdict::Refused(_)) | Err(_) if is_legacy => None,
+        Ok(SubscriptionVerdict::Refused(_)) => {
+            Some((AuditDecision::Allow, "failed", Some("no_updates")))
+        }
         Err(failure) => Some((AuditDecision::Deny, "refused", Some(failure.wire().label))),
     }
 }

@@ -9,13 +9,13 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
+use crate::call::{Call, Context, Failure, Principal, ServerName, TokenSource};
 use crate::clock;
 use crate::config::Config;
 use crate::mcp::Method;
 use crate::policy::authorization::{Authorization, CallerRights};
 use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
-use crate::policy::scopes::ScopeRules;
+use crate::policy::scopes::{ScopeRules, ScopedCaller};
 use crate::policy::shares::Holder;
 use crate::policy::shares::large_work::LargeWork;
 use crate::policy::target::{ArgumentsSeen, CallTarget};
@@ -117,12 +117,12 @@ impl Policy {
     /// [`Failure::ScopesNeeded`].
     pub fn admit_entry(
         &self,
-        (who, grants): (&Principal, Option<&Grants>),
+        caller: ScopedCaller<'_>,
         profile: &str,
         source: Option<&Arc<TokenSource>>,
     ) -> Result<(), Failure> {
         let Some(rules) = &self.scopes else { return Ok(()) };
-        rules.check_entry((who, grants), profile, source)
+        rules.check_entry(caller, profile, source)
     }
 
     /// Checks that the sender of a call has the required scopes.

@@ -129,7 +129,7 @@ impl CallerRights {
         let mut settled = call.and_then(|facts| facts.settled).into_iter().flatten();
         let verdict = self.gather(|(rule, standing)| {
             let settled = settled.next().copied().unwrap_or(SettledRule::Open);
-            rule.holds_for((standing, settled), &identities, &scope)
+            rule.holds_for(standing, settled, &identities, &scope)
         });
         let decision = match element.basis {
             ElementBasis::Interface => verdict.decide_part(),

@@ -131,7 +131,8 @@ impl AccessRule {
     /// Evaluates the rule for an element, for a caller that it is about.
     pub(super) fn holds_for(
         &self,
-        (standing, settled): (CallerMatch, SettledRule),
+        standing: CallerMatch,
+        settled: SettledRule,
         identities: &ElementIdentities<'_>,
         scope: &EvaluationScope<'_>,
     ) -> Holds {
@@ -183,7 +184,7 @@ impl AccessRule {
         let kinds = [tools, prompts, resources];
         let names_nothing = servers.is_none() && kinds.iter().all(|kind| kind.is_none());
         (standing == CallerMatch::Yes || !names_nothing)
-            && are_about_server((servers, kinds), server)
+            && are_about_server(servers.as_deref(), kinds.map(|kind| kind.as_deref()), server)
     }
 
     /// Returns true if the rule, a denial, may be about resources of a server.

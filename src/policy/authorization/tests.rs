@@ -48,8 +48,9 @@ fn caller(name: &str, groups: &[&str], scopes: &[&str]) -> Context {
 fn decide(
     rules: &Arc<Authorization>,
     context: &Context,
-    (kind, server, public): (Kind, &str, &str),
+    element: (Kind, &str, &str),
 ) -> AccessDecision {
+    let (kind, server, public) = element;
     let server = ServerName::new(server).unwrap();
     let (native, tool, basis) = (public, None, ElementBasis::Itself);
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
@@ -193,15 +194,17 @@ fn requests_that_name_nothing_need_a_rule_about_the_whole_server() {
 /// Decides about a call of a tool of a server, with these annotations.
 fn decide_tool(
     rules: &Arc<Authorization>,
-    (server, annotations): (&str, &str),
+    server: &str,
+    annotations: &str,
     arguments: Option<&str>,
 ) -> AccessDecision {
-    judge_tool(rules, (server, annotations), arguments).decision
+    judge_tool(rules, server, annotations, arguments).decision
 }
 
 fn judge_tool(
     rules: &Arc<Authorization>,
-    (server, annotations): (&str, &str),
+    server: &str,
+    annotations: &str,
     arguments: Option<&str>,
 ) -> Judgement {
     let context = caller("ann", &["web"], &[]);
@@ -260,7 +263,7 @@ fn a_condition_about_arguments_decides_when_they_are_there() {
         (Some(r#"{"limit":1}"#), BY_DEFAULT),
         (Some(r#"{"owner":"ann","limit":1,"limit":500}"#), DENIED(1)),
     ] {
-        assert_eq!(decide_tool(&rules, ("s", "{}"), arguments), expected, "{arguments:?}");
+        assert_eq!(decide_tool(&rules, "s", "{}", arguments), expected, "{arguments:?}");
     }
 }
 
@@ -286,7 +289,7 @@ fn annotations_of_an_untrusted_server_open_nothing() {
         ("good", r#"{"readOnlyHint":true}"#, BY_DEFAULT),
         ("bad", harmless, DENIED(1)),
     ] {
-        let decided = decide_tool(&rules, (server, annotations), Some("{}"));
+        let decided = decide_tool(&rules, server, annotations, Some("{}"));
         assert_eq!(decided, expected, "{server} {annotations}");
     }
 }
@@ -306,8 +309,8 @@ fn claims_and_groups_are_read_of_the_caller_alone() {
         prompts = ["x"]
         "#,
     );
-    assert_eq!(decide_tool(&rules, ("s", "{}"), Some("{}")), ALLOWED(0));
-    assert_eq!(decide_tool(&rules, ("z", "{}"), Some("{}")), BY_DEFAULT);
+    assert_eq!(decide_tool(&rules, "s", "{}", Some("{}")), ALLOWED(0));
+    assert_eq!(decide_tool(&rules, "z", "{}", Some("{}")), BY_DEFAULT);
     let element = (Kind::Prompts, "s", "x");
     assert_eq!(decide(&rules, &caller("ann", &[], &[]), element), DENIED(2));
     // Callers with claims that decide the same share a view.
@@ -349,9 +352,9 @@ fn a_rule_about_tools_says_nothing_of_other_elements() {
         "#,
     );
     let ann = caller("ann", &[], &[]);
-    assert_eq!(decide_tool(&rules, ("s", "{}"), None), DENIED(1));
+    assert_eq!(decide_tool(&rules, "s", "{}", None), DENIED(1));
     assert_eq!(decide(&rules, &ann, (Kind::Resources, "s", "mcp://s/x")), ALLOWED(0));
-    assert_eq!(decide_tool(&rules, ("z", "{}"), None), AccessDecision::Depends);
+    assert_eq!(decide_tool(&rules, "z", "{}", None), AccessDecision::Depends);
 }
 
 #[test]
@@ -363,9 +366,9 @@ fn arguments_that_cost_too_much_are_not_evaluated_and_allow_nothing() {
         "#,
     );
     let list = |count: usize| json!({ "l": vec!["text"; count] }).to_string();
-    assert_eq!(decide_tool(&rules, ("s", "{}"), Some(&list(20))), ALLOWED(0));
+    assert_eq!(decide_tool(&rules, "s", "{}", Some(&list(20))), ALLOWED(0));
     let before = crate::clock::thread_cpu_time();
-    assert_eq!(decide_tool(&rules, ("s", "{}"), Some(&list(20_000))), BY_DEFAULT);
+    assert_eq!(decide_tool(&rules, "s", "{}", Some(&list(20_000))), BY_DEFAULT);
     let taken = crate::clock::thread_cpu_time().saturating_sub(before);
     assert!(taken < std::time::Duration::from_secs(2), "{taken:?}");
 }

@@ -145,14 +145,23 @@ pub(super) struct ComparedLists {
     pub(super) listed: HashSet<DefinitionDigest>,
 }
 
+/// Settings of a comparison.
+#[derive(Clone, Copy)]
+pub(super) struct ListComparison<'a> {
+    pub(super) settings: ScreenSettings,
+    pub(super) confusable: &'a ConfusableNames,
+    /// Adds the texts of definitions to the changes.
+    pub(super) keeps_texts: bool,
+}
+
 /// Compares all lists of a server with its baseline. The first list is the main one, which makes
 /// the baseline.
 pub(super) fn compare_lists(
-    settings: ScreenSettings,
+    comparison: ListComparison<'_>,
     baseline: &BaselineState,
     lists: &[Arc<ServerList>],
-    (confusable, keeps_texts): (&ConfusableNames, bool),
 ) -> ComparedLists {
+    let ListComparison { settings, confusable, keeps_texts } = comparison;
     let mut compared = ComparedLists::default();
     let BaselineState::Known(record) = baseline else { return compared };
     let mut names = HashSet::new();

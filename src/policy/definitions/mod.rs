@@ -27,6 +27,7 @@ use crate::catalog::{ConfusableNames, DefinitionDigest, ServerList};
 use crate::codec::file::FileReader;
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
 use crate::text::error_chain;
+use judgement::ListComparison;
 use record::BaselineChange;
 use screen::ServerScreen;
 
@@ -94,7 +95,9 @@ impl DefinitionGuard {
                 .entry(server.name.clone())
                 .or_insert_with(|| KnownBaseline::read(self.folder.as_ref(), server));
             let own = lists.get(&server.name).map_or(&[][..], Vec::as_slice);
-            let found = known.observe(settings, own, (&confusable, self.folder.is_some()));
+            let keeps_texts = self.folder.is_some();
+            let comparison = ListComparison { settings, confusable: &confusable, keeps_texts };
+            let found = known.observe(comparison, own);
             if !found.is_empty() {
                 news.push(DefinitionNews { server: server.name.clone(), found });
             }
@@ -153,12 +156,10 @@ impl KnownBaseline {
     /// Compares these lists with the baseline, the main one first, and returns the new findings.
     fn observe(
         &mut self,
-        settings: screen::ScreenSettings,
+        comparison: ListComparison<'_>,
         lists: &[Arc<ServerList>],
-        (confusable, keeps_texts): (&ConfusableNames, bool),
     ) -> Vec<ScreenedDefinition> {
-        let compared =
-            judgement::compare_lists(settings, &self.state, lists, (confusable, keeps_texts));
+        let compared = judgement::compare_lists(comparison, &self.state, lists);
         let judgement::ComparedLists { mut changes, found, listed } = compared;
         if let BaselineState::Known(record) = &*self.state
             && !lists.is_empty()
@@ -175,7 +176,7 @@ impl KnownBaseline {
             for change in &changes {
                 record.apply(change.without_text());
             }
-            if keeps_texts {
+            if comparison.keeps_texts {
                 self.unsaved.extend(changes);
             }
         }

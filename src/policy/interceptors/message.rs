@@ -204,7 +204,8 @@ impl Intercepted {
         &self,
         interceptor: &str,
         message: Option<&SeenMessage>,
-        (context, time): (&Context, &str),
+        context: &Context,
+        time: &str,
     ) -> Vec<u8> {
         let call = json!({ "method": self.method, "params": self.params });
         let (phase, payload) = match message {

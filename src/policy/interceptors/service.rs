@@ -76,7 +76,7 @@ impl InterceptorService {
             return Err(InterceptorFault::TooLarge { limit });
         }
         let time = Timestamp::try_from(clock::wall_now()).unwrap_or_default().to_string();
-        let body = seen.request(self.config.name.as_str(), message, (context, &time));
+        let body = seen.request(self.config.name.as_str(), message, context, &time);
         if body.len() > limit {
             return Err(InterceptorFault::TooLarge { limit });
         }

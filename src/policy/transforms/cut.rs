@@ -30,22 +30,28 @@ impl Omitted {
 /// Returns the beginning of a raw value, in at most `size` bytes; `null` always fits. The value
 /// must have been checked for its depth.
 pub(super) fn cut_json<'a>(raw: &'a str, size: usize, omitted: &mut Omitted) -> Cow<'a, str> {
-    cut_level(raw, (size, MAX_CUT_LEVELS), omitted)
+    cut_level(raw, CutBudget { size, levels: MAX_CUT_LEVELS }, omitted)
+}
+
+/// Limits of the beginning of a value.
+#[derive(Clone, Copy)]
+struct CutBudget {
+    /// In bytes.
+    size: usize,
+    /// Nested levels.
+    levels: usize,
 }
 
 /// Each level is parsed anew: those beyond the limit become `null`.
-fn cut_level<'a>(
-    raw: &'a str,
-    (size, levels): (usize, usize),
-    omitted: &mut Omitted,
-) -> Cow<'a, str> {
+fn cut_level<'a>(raw: &'a str, budget: CutBudget, omitted: &mut Omitted) -> Cow<'a, str> {
+    let CutBudget { size, levels } = budget;
     if raw.len() <= size {
         return raw.into();
     }
     match (raw.as_bytes().first(), levels.checked_sub(1)) {
         (Some(b'"'), _) => cut_string(raw, size, omitted).into(),
-        (Some(b'['), Some(levels)) => cut_array(raw, (size, levels), omitted).into(),
-        (Some(b'{'), Some(levels)) => cut_object(raw, (size, levels), omitted).into(),
+        (Some(b'['), Some(levels)) => cut_array(raw, CutBudget { size, levels }, omitted).into(),
+        (Some(b'{'), Some(levels)) => cut_object(raw, CutBudget { size, levels }, omitted).into(),
         (first, _) => {
             omitted.elements += usize::from(matches!(first, Some(b'[' | b'{')));
             "null".into()
@@ -71,7 +77,8 @@ fn cut_string(raw: &str, size: usize, omitted: &mut Omitted) -> String {
     string(cut_text(&text, size, omitted))
 }
 
-fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -> String {
+fn cut_array(raw: &str, budget: CutBudget, omitted: &mut Omitted) -> String {
+    let CutBudget { size, levels } = budget;
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw) else { return "null".into() };
     let mut out = String::from("[");
     let mut kept = 0;
@@ -82,7 +89,7 @@ fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -
             Cow::Borrowed(item.get())
         } else if kept == 0 && room >= LEAST_PART {
             // A part of the only element is more useful than an empty array.
-            cut_level(item.get(), (room, levels), omitted)
+            cut_level(item.get(), CutBudget { size: room, levels }, omitted)
         } else {
             break;
         };
@@ -98,7 +105,8 @@ fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -
 }
 
 /// Keeps small members whole; large ones share the rest of the room.
-fn cut_object(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -> String {
+fn cut_object(raw: &str, budget: CutBudget, omitted: &mut Omitted) -> String {
+    let CutBudget { size, levels } = budget;
     let Ok(members) = Members::parse_with_duplicates(raw.as_bytes()) else { return "null".into() };
     let keys: Vec<_> = members.0.iter().map(|(key, _)| string(key)).collect();
     let values: Vec<_> = members.0.iter().map(|(_, value)| value.get()).collect();
@@ -115,7 +123,7 @@ fn cut_object(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) 
             omitted.members += 1;
             continue;
         }
-        let value = cut_level(value, (fair, levels), omitted);
+        let value = cut_level(value, CutBudget { size: fair, levels }, omitted);
         room = room.saturating_sub(value.len() + overhead(*index));
         if let Some(place) = cut.get_mut(*index) {
             *place = Some(value);

@@ -56,7 +56,8 @@ pub(super) fn limit_size(raw: &[u8], limit: &SizeLimit<'_>) -> Option<Vec<u8>> {
     let kept = kept.and_then(|members| (limit.keep)(whole_text(raw, members)));
     let members = members.filter(|_| check_depth(raw, MAX_RESULT_DEPTH).is_ok());
     let members = members.filter(|_| limit.when_larger != WhenLarger::Error);
-    let cut = members.map(|members| truncate(&members, (raw.len(), max_size), kept.as_ref()));
+    let size = CutSize { length: raw.len(), max_size };
+    let cut = members.map(|members| truncate(&members, size, kept.as_ref()));
     // Members that are not cut, such as `_meta`, may be larger than the limit.
     let cut = cut.filter(|cut| cut.len() <= max_size && fits_schema(cut, limit));
     Some(cut.unwrap_or_else(|| {
@@ -103,18 +104,22 @@ fn fits_schema(cut: &[u8], limit: &SizeLimit<'_>) -> bool {
     structured.is_none_or(|structured| (limit.fits)(structured.get()))
 }
 
+/// Sizes of a result that is cut, in bytes.
+#[derive(Clone, Copy)]
+struct CutSize {
+    /// Of the whole result.
+    length: usize,
+    max_size: usize,
+}
+
 /// Cuts the contents of the result, and adds a sentence about the missing parts.
-fn truncate(
-    members: &Members<'_>,
-    (length, max_size): (usize, usize),
-    kept: Option<&KeptResource>,
-) -> Vec<u8> {
+fn truncate(members: &Members<'_>, size: CutSize, kept: Option<&KeptResource>) -> Vec<u8> {
     let is_content = |name: &str| name == CONTENT_MEMBER || name == STRUCTURED_CONTENT;
     let (contents, others): (Vec<_>, Vec<_>) =
         members.0.iter().partition(|(name, _)| is_content(name));
     let small =
         others.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
-    let mut room = max_size.saturating_sub(small + SENTENCE_RESERVE_BYTES);
+    let mut room = size.max_size.saturating_sub(small + SENTENCE_RESERVE_BYTES);
     let mut omitted = Omitted::default();
     let mut shown: Vec<(&str, Cow<'_, str>)> =
         others.iter().map(|(name, value)| (&**name, value.get().into())).collect();
@@ -135,7 +140,7 @@ fn truncate(
             shown.push((name, cut));
         }
     }
-    let sentence = describe_cut((length, max_size), omitted, kept);
+    let sentence = describe_cut(size, omitted, kept);
     items.push(json!({ "type": "text", "text": sentence }).to_string().into());
     shown.push((CONTENT_MEMBER, format!("[{}]", items.join(",")).into()));
     object_of(shown)
@@ -191,11 +196,8 @@ fn cut_item(text: &str, size: usize, omitted: &mut Omitted) -> String {
 }
 
 /// Describes the omitted parts, and the ways to get them.
-fn describe_cut(
-    (length, max_size): (usize, usize),
-    omitted: Omitted,
-    kept: Option<&KeptResource>,
-) -> String {
+fn describe_cut(size: CutSize, omitted: Omitted, kept: Option<&KeptResource>) -> String {
+    let CutSize { length, max_size } = size;
     let counts = [
         (omitted.elements, "elements"),
         (omitted.members, "members"),

@@ -15,7 +15,7 @@ use crate::upstream::{self, GrantBook, LoginRelays};
 
 use super::super::counts::PrincipalCounts;
 use super::super::departed_tools::DepartedTools;
-use super::super::view_cache::{ServerLists, ViewBuilder, ViewCache};
+use super::super::view_cache::{ScreenedLists, ServerLists, ViewBuilder, ViewCache, ViewLimits};
 use super::super::{Operations, Snapshot, SnapshotServer};
 
 /// The inputs of a snapshot.
@@ -62,8 +62,8 @@ impl SnapshotParts {
         let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
         let (plain, warnings) = maker.build_view(
             &self.config,
-            (None, None, None),
-            (&lists, &screen),
+            ViewLimits::default(),
+            &ScreenedLists { lists: &lists, screen: &screen },
             CacheScope::Public,
         );
         let snapshot = Snapshot {

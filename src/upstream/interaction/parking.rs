@@ -81,6 +81,15 @@ pub struct Ticket {
     pub news: watch::Receiver<usize>,
 }
 
+/// The origin of a parked call.
+#[derive(Debug, Clone, Copy)]
+pub struct ParkedBy<'a> {
+    /// The principal that may resume the call.
+    pub owner: &'a Principal,
+    /// The server of the call; `None` if the gateway answers it itself.
+    pub server: Option<&'a ServerName>,
+}
+
 impl Parking {
     /// Creates an empty [`Parking`].
     pub fn new(metrics: &Arc<Metrics>) -> Arc<Self> {
@@ -115,10 +124,11 @@ impl Parking {
     pub fn park(
         self: &Arc<Self>,
         waiting: ParkedReply,
-        (owner, server): (&Principal, Option<&ServerName>),
+        parked_by: ParkedBy<'_>,
         holder: &Holder,
         bounds: ParkingLimits,
     ) -> Result<Ticket, Failure> {
+        let ParkedBy { owner, server } = parked_by;
         let place = self.enter(holder, bounds)?;
         let number = random_bytes::<8>().map_err(|_| InternalFault::Random)?;
         let id = u64::from_be_bytes(number);
@@ -144,19 +154,16 @@ impl Parking {
     /// parked, or belongs to another principal.
     pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
         let owner = &permitted.get().context.principal;
-        self.take_up(id, (owner, Some(&permitted.target().server))).await
+        self.take_up(id, ParkedBy { owner, server: Some(&permitted.target().server) }).await
     }
 
     /// Like [`Parking::resume`], for a call that the gateway answers itself.
     pub async fn resume_own(&self, owner: &Principal, id: u64) -> Option<ParkedReply> {
-        self.take_up(id, (owner, None)).await
+        self.take_up(id, ParkedBy { owner, server: None }).await
     }
 
-    async fn take_up(
-        &self,
-        id: u64,
-        (owner, server): (&Principal, Option<&ServerName>),
-    ) -> Option<ParkedReply> {
+    async fn take_up(&self, id: u64, parked_by: ParkedBy<'_>) -> Option<ParkedReply> {
+        let ParkedBy { owner, server } = parked_by;
         let parked = {
             let mut calls = self.calls();
             let parked = calls.get(&id)?;

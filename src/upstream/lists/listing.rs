@@ -152,7 +152,8 @@ impl<'a> NativeListPage<'a> {
 pub(crate) async fn fetch(
     connection: &ServerConnection,
     capabilities: &Bytes,
-    (kinds, bounds): (&ByKind<bool>, ListingLimits),
+    kinds: &ByKind<bool>,
+    bounds: ListingLimits,
 ) -> Result<FetchedLists, UpstreamError> {
     let read = AtomicUsize::new(0);
     // The lists of an HTTP API are declared by the gateway itself.

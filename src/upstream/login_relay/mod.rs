@@ -243,7 +243,7 @@ impl RelaySettings {
 impl LoginRelay {
     fn new(settings: RelaySettings) -> Self {
         let server = Url::parse(&settings.server).ok();
-        let outbound = OutboundClient::new(settings.ca.clone(), &server, (&[], Remedy::NameIssuer));
+        let outbound = OutboundClient::new(settings.ca.clone(), &server, &[], Remedy::NameIssuer);
         let (metadata, fault) = (Mutex::default(), ArcSwapOption::empty());
         Self { settings, outbound, metadata, fault, places: Arc::default() }
     }

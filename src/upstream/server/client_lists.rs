@@ -35,7 +35,7 @@ impl Server {
         let told = told.filter(|told| told.account.is_some() || self.list().is_some());
         let asked = told.and_then(|told| {
             let standing = self.ask_for_list(&told, holder)?;
-            self.have_listed(&told, holder, (standing, kind));
+            self.have_listed(&told, holder, standing, kind);
             Some((told, standing))
         });
         let shared = Arc::clone(&self.shared);
@@ -91,7 +91,8 @@ impl Server {
         &self,
         told: &ClientDeclaration,
         holder: &Holder,
-        (standing, kind): (ListFreshness, Kind),
+        standing: ListFreshness,
+        kind: Kind,
     ) {
         let lists = self.shared.lists();
         let is_modern = self.shared.version().map(ProtocolVersion::era) == Some(Era::Modern);

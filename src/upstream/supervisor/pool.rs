@@ -43,7 +43,7 @@ impl Pool {
         holder: &Holder,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let mut open = self.open();
-        let instance = find_or_open(&mut open, &self.shares, server, (owner, holder))?;
+        let instance = self.find_or_open(&mut open, server, owner, holder)?;
         let in_use = InUse::begin(&instance);
         Ok((instance, in_use))
     }
@@ -55,7 +55,7 @@ impl Pool {
         owner: InstanceKey,
         holder: &Holder,
     ) -> Result<Arc<Instance>, UpstreamError> {
-        find_or_open(&mut self.open(), &self.shares, server, (owner, holder))
+        self.find_or_open(&mut self.open(), server, owner, holder)
     }
 
     /// Returns the instance for this key, if it is open.
@@ -112,35 +112,36 @@ impl Pool {
         (all.iter().take(MAX_SHOWN_INSTANCES).map(|instance| instance.view()).collect(), count)
     }
 
+    fn find_or_open(
+        &self,
+        open: &mut OpenInstances,
+        server: &Arc<ServerShared>,
+        owner: InstanceKey,
+        holder: &Holder,
+    ) -> Result<Arc<Instance>, UpstreamError> {
+        if let Some(there) = open.get(&owner) {
+            return Ok(Arc::clone(&there.instance));
+        }
+        let limit = server.config().max_instances();
+        if open.len() >= limit {
+            // A client makes room among its own instances first, and among those of others only
+            // while it has less than its share.
+            close_idle(open, |it| it.share.holder() == holder);
+        }
+        let each = server.context().share_of(limit);
+        let share = self.shares.take(holder, 1, ShareBounds { all: usize::MAX, each });
+        let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
+        if open.len() >= limit {
+            close_idle(open, |_| true).ok_or(UpstreamError::TooManyInstances { limit })?;
+        }
+        let instance = Instance::start(server, owner.clone());
+        open.insert(owner, OpenInstance { instance: Arc::clone(&instance), share });
+        Ok(instance)
+    }
+
     fn open(&self) -> MutexGuard<'_, OpenInstances> {
         self.open.lock()
     }
-}
-
-fn find_or_open(
-    open: &mut OpenInstances,
-    shares: &Arc<SharedAmount>,
-    server: &Arc<ServerShared>,
-    (owner, holder): (InstanceKey, &Holder),
-) -> Result<Arc<Instance>, UpstreamError> {
-    if let Some(there) = open.get(&owner) {
-        return Ok(Arc::clone(&there.instance));
-    }
-    let limit = server.config().max_instances();
-    if open.len() >= limit {
-        // A client makes room among its own instances first, and among those of others only while
-        // it has less than its share.
-        close_idle(open, |it| it.share.holder() == holder);
-    }
-    let each = server.context().share_of(limit);
-    let share = shares.take(holder, 1, ShareBounds { all: usize::MAX, each });
-    let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
-    if open.len() >= limit {
-        close_idle(open, |_| true).ok_or(UpstreamError::TooManyInstances { limit })?;
-    }
-    let instance = Instance::start(server, owner.clone());
-    open.insert(owner, OpenInstance { instance: Arc::clone(&instance), share });
-    Ok(instance)
 }
 
 fn remove(open: &mut OpenInstances, instance: &Instance) {

@@ -7,16 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::task::JoinError;
 
 use crate::codec::large_message::{LARGE_MESSAGE, work_on};
-use crate::jsonrpc::{FrameFault, MAX_SERVER_DEPTH, ServerText, parse_from_server};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, ServerText, parse_from_server};
 use crate::upstream::UpstreamError;
 use crate::upstream::fault::SetupFault;
 
-/// Result of a message that is parsed on a thread for blocking work.
+/// A message that is parsed on a thread for blocking work.
 pub(super) type ParsingMessage =
-    Pin<Box<dyn Future<Output = Result<Result<ServerText, FrameFault>, JoinError>> + Send>>;
+    Pin<Box<dyn Future<Output = Result<ServerText, UpstreamError>> + Send>>;
 
 /// Parses a server's text, on another thread if it is large.
 ///
@@ -26,7 +25,7 @@ pub(super) async fn parse_message(data: Bytes) -> Result<ServerText, UpstreamErr
     if data.len() <= LARGE_MESSAGE {
         return Ok(parse_from_server(&data, MAX_SERVER_DEPTH)?);
     }
-    finish_parsing(&mut begin_parsing(data)).await
+    begin_parsing(data).await
 }
 
 /// Runs work on a server's message, on another thread if it is large.
@@ -40,20 +39,13 @@ pub(super) async fn work_on_message<T: Send + 'static>(
     Ok(work_on(bytes, work).await.map_err(|error| SetupFault::Task(Arc::new(error)))?)
 }
 
-/// Begins to parse a large message.
+/// Begins to parse a large message. The future can be polled again after another one was
+/// awaited: the parsing continues.
 pub(super) fn begin_parsing(data: Bytes) -> ParsingMessage {
-    Box::pin(work_on(data.len(), move || parse_from_server(&data, MAX_SERVER_DEPTH)))
-}
-
-/// Waits for the message.
-///
-/// # Cancel safety
-/// Safe: the parsing continues.
-pub(super) async fn finish_parsing(
-    parsing: &mut ParsingMessage,
-) -> Result<ServerText, UpstreamError> {
-    let parsed = parsing.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
-    Ok(parsed?)
+    Box::pin(async move {
+        let bytes = data.len();
+        Ok(work_on_message(bytes, move || parse_from_server(&data, MAX_SERVER_DEPTH)).await??)
+    })
 }
 
 #[cfg(test)]

@@ -93,6 +93,14 @@ pub struct ServerList {
 /// reason.
 pub type RejectedElement = (Kind, String, ItemError);
 
+/// Rules by which a server's list is checked.
+pub struct ListRules<'a> {
+    /// Rules for mirrored parameters.
+    pub headers: HeaderRules,
+    /// Returns the tools that need no schema, by their native names.
+    pub exemption: &'a dyn Fn(&str) -> SchemaExemption,
+}
+
 impl ServerList {
     /// Checks the lists of a server. Elements with the same bytes as in the
     /// `old` list are reused, not compiled again. A list that could not be
@@ -103,16 +111,18 @@ impl ServerList {
         rules: HeaderRules,
         old: Option<&Self>,
     ) -> (Self, Vec<RejectedElement>) {
-        Self::build_with(server, raws, (rules, &|_| SchemaExemption::None), old)
+        let rules = ListRules { headers: rules, exemption: &|_| SchemaExemption::None };
+        Self::build_with(server, raws, rules, old)
     }
 
     /// Like [`Self::build`], with tools that need no schema because of the configuration.
     pub fn build_with(
         server: ServerName,
         raws: &ByKind<Option<Vec<Bytes>>>,
-        (rules, exemption): (HeaderRules, &dyn Fn(&str) -> SchemaExemption),
+        rules: ListRules<'_>,
         old: Option<&Self>,
     ) -> (Self, Vec<RejectedElement>) {
+        let ListRules { headers: rules, exemption } = rules;
         let mut refused = Vec::new();
         // Tools that pass the strict rules pass without them.
         let same_rules = old.filter(|old| old.rules == rules || rules == HeaderRules::Ignore);

@@ -144,17 +144,20 @@ fn is_of_kind(value: &Value, name: &str) -> bool {
 
 fn apply_coercions(raw: &[u8], found: &Coercions) -> Vec<u8> {
     let mut splice = Splice::new(raw);
-    collect_edits(&mut splice, (raw, raw), "", found);
+    collect_edits(&mut splice, JsonPart { whole: raw, part: raw }, "", found);
     splice.finish().into()
 }
 
+/// A value, and the text that it is a part of.
+#[derive(Clone, Copy)]
+struct JsonPart<'a> {
+    whole: &'a [u8],
+    part: &'a [u8],
+}
+
 /// Walks down to the values that are coerced, and skips the others.
-fn collect_edits(
-    splice: &mut Splice<'_>,
-    (whole, part): (&[u8], &[u8]),
-    path: &str,
-    found: &Coercions,
-) {
+fn collect_edits(splice: &mut Splice<'_>, json: JsonPart<'_>, path: &str, found: &Coercions) {
+    let JsonPart { whole, part } = json;
     let inside = format!("{path}/");
     if !found.range(inside.clone()..).next().is_some_and(|(first, _)| first.starts_with(&inside)) {
         return;
@@ -179,7 +182,7 @@ fn collect_edits(
                 is_first = false;
             }
             None => {
-                collect_edits(splice, (whole, member), &path, found);
+                collect_edits(splice, JsonPart { whole, part: member }, &path, found);
                 is_first = false;
             }
         }

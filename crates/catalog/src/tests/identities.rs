@@ -4,7 +4,7 @@ use super::super::{ElementIdentities, Kind};
 use super::*;
 use crate::views::visibility::{CatalogElement, ElementBasis};
 
-fn identities(settings: &str, (kind, public, native): (Kind, &str, &str)) -> Vec<String> {
+fn identities(settings: &str, kind: Kind, public: &str, native: &str) -> Vec<String> {
     let (server, naming) = (ServerName::new("git").unwrap(), naming(settings));
     let (tool, basis) = (None, ElementBasis::Itself);
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
@@ -13,15 +13,15 @@ fn identities(settings: &str, (kind, public, native): (Kind, &str, &str)) -> Vec
 
 #[test]
 fn a_tool_has_every_name_that_a_naming_may_make_of_it() {
-    let all = identities("", (Kind::Tools, "git__push", "push"));
+    let all = identities("", Kind::Tools, "git__push", "push");
     assert_eq!(all, ["git__push", "push", "git__push_hhhvhgat"]);
     let custom = "name_format = \"mcp_{server}_{tool}\"\nname_case = \"snake\"";
-    let all = identities(custom, (Kind::Prompts, "rm", "deleteAll"));
+    let all = identities(custom, Kind::Prompts, "rm", "deleteAll");
     for name in ["rm", "deleteAll", "delete_all", "git__deleteAll", "mcp_git_delete_all"] {
         assert!(all.iter().any(|one| one == name), "{name}: {all:?}");
     }
     let long = format!("git__{}", "x".repeat(70));
-    let all = identities("naming = \"first\"", (Kind::Tools, "cut", &long[5..]));
+    let all = identities("naming = \"first\"", Kind::Tools, "cut", &long[5..]);
     assert!(all.contains(&long), "{all:?}");
 }
 
@@ -60,11 +60,11 @@ fn every_public_name_is_an_identity_whatever_others_list() {
 fn a_resource_has_its_own_uri_and_that_behind_the_prefix() {
     let native = "file:///a";
     for public in [native, "mcp://git/file:///a"] {
-        let mut all = identities("", (Kind::Resources, public, native));
+        let mut all = identities("", Kind::Resources, public, native);
         all.sort_unstable();
         assert_eq!(all, [native, "mcp://git/file:///a"]);
     }
-    let all = identities("", (Kind::Resources, "ui://app", "ui://app"));
+    let all = identities("", Kind::Resources, "ui://app", "ui://app");
     assert_eq!(all, ["ui://app", "ui://mcp.git/ui://app"]);
 }
 

@@ -124,15 +124,23 @@ pub struct PublicReference {
     pub bound: Arc<[(String, String)]>,
 }
 
+/// The resources that a catalog shows.
+pub(super) struct VisibleResources<'a> {
+    pub(super) scope: &'a Scope,
+    /// The interfaces of visible tools, which are visible with them, even if the scope shows no
+    /// resources.
+    pub(super) interfaces: HashSet<(&'a ServerName, &'a str)>,
+}
+
 impl CatalogUris {
-    /// Assigns public URIs to all resources and templates, in listing order. The `interfaces` of
-    /// visible tools are visible with them, even if the scope shows no resources.
+    /// Assigns public URIs to all resources and templates, in listing order.
     pub(super) fn build_from<'a>(
         mode: UriMode,
         sources: &[MergeSource<'a>],
-        (scope, interfaces): (&Scope, &HashSet<(&ServerName, &str)>),
+        visible: &VisibleResources<'_>,
         warnings: &mut Vec<MergeFault>,
     ) -> (Self, Vec<ShownResource<'a>>, Vec<ShownResource<'a>>) {
+        let VisibleResources { scope, ref interfaces } = *visible;
         let mut uris = Self {
             mode,
             scope: scope.clone(),

@@ -59,7 +59,7 @@ pub(crate) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     check_nested_tools(&own_tools, reader);
     check_discovery(&profiles, &own_tools, reader);
     check_embeddings(root, reader);
-    check_public_names((&own_tools, &servers), reader);
+    check_public_names(&own_tools, &servers, reader);
     check_interceptors(root, servers.iter().chain(&profiles), reader);
     let charged = ChargedTables {
         servers: &servers,

@@ -72,7 +72,8 @@ pub(super) fn check_profile_servers(
 
 /// Configured public names of tools must be unique.
 pub(super) fn check_public_names(
-    (own_tools, servers): (&[ConfigTable<'_>], &[ConfigTable<'_>]),
+    own_tools: &[ConfigTable<'_>],
+    servers: &[ConfigTable<'_>],
     reader: &mut ConfigReader<'_>,
 ) {
     let own = own_tools.iter().map(|tool| (PublicName::new(tool.name), tool.key.clone()));

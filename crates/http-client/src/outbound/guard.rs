@@ -60,7 +60,8 @@ impl OutboundGuard {
     /// Creates a guard for a configuration that names these URLs and allows these addresses.
     pub(super) fn new<'a>(
         configured: impl IntoIterator<Item = &'a Url>,
-        (allowed, remedy): (&[IpNet], Remedy),
+        allowed: &[IpNet],
+        remedy: Remedy,
     ) -> Self {
         let mut guard = Self { allowed: allowed.to_vec(), remedy, ..Self::default() };
         for url in configured {
@@ -117,8 +118,7 @@ mod tests {
     fn addresses_are_permitted_that_are_public_or_that_the_configuration_names() {
         let (elsewhere, here) = (url("https://mcp.example/mcp"), url("http://127.0.0.1:1/mcp"));
         let ranges = ["10.1.0.0/16".parse().unwrap()];
-        let of =
-            |configured: &Url| OutboundGuard::new([configured], (&ranges, Remedy::AllowAddress));
+        let of = |configured: &Url| OutboundGuard::new([configured], &ranges, Remedy::AllowAddress);
         for (configured, address, permitted) in [
             (&elsewhere, "8.8.8.8", true),
             (&elsewhere, "10.1.2.3", true),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn an_address_is_known_in_every_form_that_a_url_may_have() {
         let guard =
-            OutboundGuard::new([&url("https://mcp.example/mcp")], (&[], Remedy::AllowAddress));
+            OutboundGuard::new([&url("https://mcp.example/mcp")], &[], Remedy::AllowAddress);
         for host in [
             "10.0.0.1",
             "167772161",
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_host_of_the_configuration_is_trusted_at_its_own_port_and_scheme_alone() {
-        let guard = OutboundGuard::new([&url("https://10.0.0.1/mcp")], (&[], Remedy::AllowAddress));
+        let guard = OutboundGuard::new([&url("https://10.0.0.1/mcp")], &[], Remedy::AllowAddress);
         for (asked, trusted) in [
             ("https://10.0.0.1/token", true),
             ("https://10.0.0.1:443/token", true),

@@ -125,9 +125,10 @@ impl OutboundClient {
     pub fn new<'a>(
         ca: Option<PathBuf>,
         configured: impl IntoIterator<Item = &'a Url>,
-        allowed: (&[IpNet], Remedy),
+        allowed: &[IpNet],
+        remedy: Remedy,
     ) -> Self {
-        let guard = Arc::new(OutboundGuard::new(configured, allowed));
+        let guard = Arc::new(OutboundGuard::new(configured, allowed, remedy));
         Self { ca, files: FileReader::default(), guard }
     }
 
@@ -237,8 +238,7 @@ mod tests {
         for (configured, is_asked) in [(&elsewhere, false), (&url, true)] {
             let (method, headers, body) = (Method::GET, HeaderMap::new(), Bytes::new());
             let request = OutboundRequest { method, url: &url, headers, body };
-            let rule = (&[][..], Remedy::AllowAddress);
-            let client = OutboundClient::new(None, [configured], rule);
+            let client = OutboundClient::new(None, [configured], &[], Remedy::AllowAddress);
             tokio::select! {
                 biased;
                 fault = client.send(request) => {

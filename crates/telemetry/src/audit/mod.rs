@@ -180,7 +180,7 @@ impl AuditTrail {
         // A call may end while its thread ends.
         let mut scratch = RECORD_SCRATCH.try_with(Cell::take).unwrap_or_default();
         let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
-        record.write_json((id, time), settings, &mut scratch.json);
+        record.write_json(id, time, settings, &mut scratch.json);
         self.0.queue.push(&scratch.json, record.is_of_stranger());
         scratch.json.clear();
         scratch.json.shrink_to(KEPT_SCRATCH);

@@ -136,7 +136,8 @@ impl AuditRecord<'_> {
     /// members, and `prev` and `hash` or `hmac` after them.
     pub(super) fn write_json(
         &self,
-        (id, time): (RecordId<'_>, RecordTime<'_>),
+        id: RecordId<'_>,
+        time: RecordTime<'_>,
         settings: &AuditSettings,
         out: &mut Vec<u8>,
     ) {

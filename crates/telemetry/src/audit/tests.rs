@@ -87,7 +87,7 @@ fn written(
         AuditSettings { digest, arguments, ..settings(AuditSinkSettings::Stdout, ChainMode::Off) };
     let time = RecordTime { second: "2026-07-28T12:00:00", micros: 42 };
     let mut json = Vec::new();
-    record.write_json((RecordId::New("run", 7), time), &settings, &mut json);
+    record.write_json(RecordId::New("run", 7), time, &settings, &mut json);
     serde_json::from_slice(&json).unwrap()
 }
 

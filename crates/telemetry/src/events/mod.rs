@@ -163,7 +163,7 @@ impl EventSender {
     fn enqueue(&self, event: &LifecycleEvent<'_>, at: SystemTime) {
         let hub = &self.0;
         let id = format!("{}-{}", hub.run, hub.sent.fetch_add(1, Relaxed));
-        let json = write_event(event, (&id, &hub.source.load()), at);
+        let json = write_event(event, &id, &hub.source.load(), at);
         match json {
             Ok(json) => hub.queue.push(QueuedEvent {
                 id: id.into(),
@@ -181,7 +181,8 @@ impl EventSender {
 /// Writes one event as one line.
 fn write_event(
     event: &LifecycleEvent<'_>,
-    (id, source): (&str, &str),
+    id: &str,
+    source: &str,
     at: SystemTime,
 ) -> serde_json::Result<Vec<u8>> {
     let time = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -99,7 +99,7 @@ fn meaning(kind: EventType) -> &'static str {
 
 fn line(event: &LifecycleEvent<'_>) -> String {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_435_200_250);
-    let written = write_event(event, ("9f2c51d07be3a846-57", "trunkline"), at).unwrap();
+    let written = write_event(event, "9f2c51d07be3a846-57", "trunkline", at).unwrap();
     String::from_utf8(written).unwrap()
 }
 

@@ -64,7 +64,7 @@ fn check_rule(when: &str, part: &CallPart, holds: Option<bool>) {
              [policy.rules.all]\ntools = [{:?}]\n",
             if effect == "allow" { "none" } else { "*" }
         ));
-        let decide = |arguments| decide_tool(&rules, ("s", "{}"), Some(arguments));
+        let decide = |arguments| decide_tool(&rules, "s", "{}", Some(arguments));
         // A condition that fails to evaluate allows nothing, and denies.
         let unknown = if effect == "allow" { not_met } else { met };
         let expected = match holds {

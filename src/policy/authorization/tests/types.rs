@@ -20,7 +20,7 @@ fn evaluate(when: &str, arguments: &str) -> (Evaluated, Option<String>) {
         "[policy.rules.one]\neffect = \"deny\"\nwhen = {when:?}\n[policy.rules.all]\n"
     ));
     let [allowed, denied] =
-        [allowing, denying].map(|rules| judge_tool(&rules, ("s", "{}"), Some(arguments)));
+        [allowing, denying].map(|rules| judge_tool(&rules, "s", "{}", Some(arguments)));
     let outcome = match (allowed.decision, denied.decision) {
         (AccessDecision::Allowed { .. }, AccessDecision::Denied { rule: Some(0) }) => True,
         (BY_DEFAULT, AccessDecision::Allowed { rule: Some(1) }) => False,
@@ -314,7 +314,7 @@ fn a_fault_belongs_to_the_rule_that_decides() {
         "#,
     );
     let place = |arguments: &str| {
-        let judged = judge_tool(&rules, ("s", "{}"), Some(arguments));
+        let judged = judge_tool(&rules, "s", "{}", Some(arguments));
         (judged.decision, judged.fault.map(|fault| fault.place))
     };
     assert_eq!(place(r#"{"x":"1","y":1,"z":2}"#), (ALLOWED(1), None));

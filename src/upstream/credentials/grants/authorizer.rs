@@ -69,6 +69,14 @@ pub enum LinkAudience {
     Operator,
 }
 
+/// A server that requires OAuth tokens.
+struct OauthTarget<'a> {
+    oauth: &'a OauthConfig,
+    url: Url,
+    /// The file with the trusted CA certificates.
+    ca: Option<&'a PathBuf>,
+}
+
 impl ServerAuthorizer {
     /// Returns the authorizer of a server, or `None` for a server without OAuth.
     pub(crate) fn of(
@@ -82,16 +90,17 @@ impl ServerAuthorizer {
             ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
             ServerKind::Command(_) => return None,
         };
-        Some(Self::new(config, (oauth, (url, ca.as_ref())), book, metrics))
+        let target = OauthTarget { oauth, url, ca: ca.as_ref() };
+        Some(Self::new(config, target, book, metrics))
     }
 
-    /// Creates the authorizer of a server at this URL, with the trusted CA certificates.
     fn new(
         config: &ServerConfig,
-        (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
+        target: OauthTarget<'_>,
         book: &Arc<GrantBook>,
         metrics: Option<Arc<ServerMetrics>>,
     ) -> Arc<Self> {
+        let OauthTarget { oauth, url, ca } = target;
         let oauth = oauth.clone();
         let has_accounts = oauth.per == GrantOwnership::User && oauth.grant.exchanges_callers();
         let ca = oauth.ca.clone().or_else(|| ca.cloned());
@@ -99,7 +108,7 @@ impl ServerAuthorizer {
         let idp = oauth.idp.as_ref().map(|idp| &idp.token_endpoint);
         let configured = [&url].into_iter().chain(&issuer).chain(idp);
         let outbound =
-            OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
+            OutboundClient::new(ca, configured, &oauth.allow_addresses, Remedy::AllowAddress);
         let authorizer = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
             place: Arc::new(GrantPlace { server: config.name.clone(), url }),
@@ -226,14 +235,15 @@ impl ServerAuthorizer {
     /// with a caller.
     async fn renew_before_expiry(&self, seeker: &TokenSeeker<'_>) -> Option<Arc<OauthGrant>> {
         let (owner, caller) = (seeker.owner.clone(), seeker.caller.cloned());
-        let renewal = self.own()?.spawn_renewal((owner, caller), Arc::clone(seeker.slot));
+        let renewal = self.own()?.spawn_renewal(owner, caller, Arc::clone(seeker.slot));
         renewal.await.ok().flatten()
     }
 
     // Not `async`, so that its result has a concrete type: a renewal sends requests itself.
     fn spawn_renewal(
         self: Arc<Self>,
-        (owner, caller): (GrantOwner, Option<CallerToken>),
+        owner: GrantOwner,
+        caller: Option<CallerToken>,
         slot: Arc<GrantSlot>,
     ) -> JoinHandle<Option<Arc<OauthGrant>>> {
         tokio::spawn(async move {

@@ -169,7 +169,7 @@ impl ServerAuthorizer {
         let held = self.held.assertion.as_ref().ok_or(LoginFault::NoOwnToken)?;
         let jwt = held.read(&self.files).await?;
         if self.oauth.issuer.is_none() {
-            check_audience(&jwt, (&source.issuer, source.token_endpoint.as_str()))?;
+            check_audience(&jwt, &source.issuer, source.token_endpoint.as_str())?;
         }
         let given = format!("{}\n{}\n{}", source.issuer, source.scopes, jwt.expose());
         let given = sha256(given.as_bytes());

@@ -305,7 +305,7 @@ mod tests {
     fn grant() -> OauthGrant {
         let token_endpoint: Url = "https://a.test/token".parse().unwrap();
         let source = TokenSource {
-            outbound: OutboundClient::new(None, [&token_endpoint], (&[], Remedy::AllowAddress)),
+            outbound: OutboundClient::new(None, [&token_endpoint], &[], Remedy::AllowAddress),
             issuer: "https://a.test".to_owned(),
             authorization_endpoint: None,
             token_endpoint,

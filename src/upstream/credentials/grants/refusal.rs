@@ -15,6 +15,7 @@ use crate::upstream::credentials::grants::book::{GrantSlot, LoginLink};
 use crate::upstream::credentials::grants::exchange::TokenSeeker;
 use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant};
 use crate::upstream::credentials::grants::keeping::KeptGrant;
+use crate::upstream::credentials::login::preparation::RequestedScopes;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;
 use crate::upstream::credentials::proofs::token::TokenEndpointError;
 
@@ -48,11 +49,12 @@ impl ServerAuthorizer {
     /// [`LoginFault`] if there can be no token.
     pub(crate) async fn answer_refusal(
         &self,
-        (owner, caller): (&GrantOwner, Option<&CallerToken>),
+        owner: &GrantOwner,
+        caller: Option<&CallerToken>,
         refused: RequestRefusal,
     ) -> Result<AfterRefusal, LoginFault> {
         let own = self.own().ok_or(LoginFault::Interrupted)?;
-        let judging = own.spawn_judging((owner.clone(), caller.cloned()), refused);
+        let judging = own.spawn_judging(owner.clone(), caller.cloned(), refused);
         judging.await.unwrap_or(Err(LoginFault::Interrupted))
     }
 
@@ -60,15 +62,17 @@ impl ServerAuthorizer {
     // `async`, so that its result has a concrete type.
     fn spawn_judging(
         self: Arc<Self>,
-        (owner, caller): (GrantOwner, Option<CallerToken>),
+        owner: GrantOwner,
+        caller: Option<CallerToken>,
         refused: RequestRefusal,
     ) -> JoinHandle<Result<AfterRefusal, LoginFault>> {
-        tokio::spawn(async move { self.judge_refusal((&owner, caller.as_ref()), refused).await })
+        tokio::spawn(async move { self.judge_refusal(&owner, caller.as_ref(), refused).await })
     }
 
     async fn judge_refusal(
         &self,
-        (owner, caller): (&GrantOwner, Option<&CallerToken>),
+        owner: &GrantOwner,
+        caller: Option<&CallerToken>,
         refused: RequestRefusal,
     ) -> Result<AfterRefusal, LoginFault> {
         let is_step_up = refused.status == StatusCode::FORBIDDEN;
@@ -101,7 +105,7 @@ impl ServerAuthorizer {
             check_step_up(grant, &refused.challenge)?;
         }
         let seeker = TokenSeeker { owner, caller, slot: &slot };
-        self.obtain(&seeker, (current, refused)).await
+        self.obtain(&seeker, current, refused).await
     }
 
     /// Returns the open link for the same challenge.
@@ -114,7 +118,8 @@ impl ServerAuthorizer {
     async fn obtain(
         &self,
         seeker: &TokenSeeker<'_>,
-        (current, refused): (Option<Arc<OauthGrant>>, RequestRefusal),
+        current: Option<Arc<OauthGrant>>,
+        refused: RequestRefusal,
     ) -> Result<AfterRefusal, LoginFault> {
         let (owner, slot) = (seeker.owner, seeker.slot);
         let discovered = self.discover(&refused.challenge).await?;
@@ -138,11 +143,12 @@ impl ServerAuthorizer {
             }
         }
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
+        let known_scopes = RequestedScopes { challenge: &refused.challenge, asked: &asked };
         if needs_person {
-            let link = self.start_login(slot, &discovered, (&refused.challenge, &asked)).await?;
+            let link = self.start_login(slot, &discovered, known_scopes).await?;
             return Ok(AfterRefusal::Login(self.demand(owner, &link)));
         }
-        let source = self.client_source(&discovered, (&refused.challenge, &asked))?;
+        let source = self.client_source(&discovered, known_scopes)?;
         let grant = self.obtain_alone(seeker, source).await?;
         Ok(AfterRefusal::With(slot.store(grant)))
     }

@@ -18,6 +18,7 @@ use crate::text::error_chain;
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
 use crate::upstream::credentials::grants::grant::GrantOwner;
+use crate::upstream::credentials::login::preparation::RequestedScopes;
 use crate::upstream::credentials::metadata::challenge::{BearerChallenge, find_challenge};
 
 /// A server with logins.
@@ -117,7 +118,8 @@ impl ServerAuthorizer {
         let current = slot.grant.load_full();
         let known = current.filter(|grant| grant.source.issuer == found.metadata.issuer);
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
-        let link = self.start_login(&slot, &found, (challenge, &asked)).await?;
+        let link =
+            self.start_login(&slot, &found, RequestedScopes { challenge, asked: &asked }).await?;
         Ok(link.url)
     }
 

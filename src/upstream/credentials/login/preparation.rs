@@ -31,6 +31,14 @@ use crate::upstream::credentials::proofs::dpop::{DpopFault, DpopKey, choose_use}
 use crate::upstream::credentials::proofs::pkce::draw_text;
 use crate::upstream::credentials::proofs::token::TokenUse;
 
+/// The scopes that a server and earlier logins have requested.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestedScopes<'a> {
+    pub(crate) challenge: &'a BearerChallenge,
+    /// The scopes of the previous grant.
+    pub(crate) asked: &'a ScopeSet,
+}
+
 impl ServerAuthorizer {
     /// Finds the server's authorization server.
     pub(crate) async fn discover(
@@ -67,11 +75,8 @@ impl ServerAuthorizer {
         Err(RegistrationFault::OtherIssuer { found, expected })
     }
 
-    fn scopes_for(
-        &self,
-        found: &DiscoveredServer,
-        (challenge, asked): (&BearerChallenge, &ScopeSet),
-    ) -> ScopeSet {
+    fn scopes_for(&self, found: &DiscoveredServer, known: RequestedScopes<'_>) -> ScopeSet {
+        let RequestedScopes { challenge, asked } = known;
         let none = ScopeSet::default();
         choose_scopes(KnownScopes {
             configured: &self.scopes,
@@ -118,7 +123,7 @@ impl ServerAuthorizer {
     pub(crate) fn client_source(
         &self,
         found: &DiscoveredServer,
-        known: (&BearerChallenge, &ScopeSet),
+        known: RequestedScopes<'_>,
     ) -> Result<TokenSource, LoginFault> {
         let scopes = self.scopes_for(found, known);
         if self.oauth.grant == GrantKind::JwtBearer && self.oauth.client_id.is_none() {
@@ -138,7 +143,7 @@ impl ServerAuthorizer {
         &self,
         slot: &Arc<GrantSlot>,
         found: &DiscoveredServer,
-        known: (&BearerChallenge, &ScopeSet),
+        known: RequestedScopes<'_>,
     ) -> Result<LoginLink, LoginFault> {
         let endpoint = found.metadata.authorization_endpoint.as_ref();
         let missing = MetadataFault::Endpoint { member: "authorization_endpoint" };
@@ -166,7 +171,7 @@ impl ServerAuthorizer {
             until,
         };
         self.book.tickets.add_login(ticket.clone(), Arc::new(login));
-        let link = LoginLink { url, ticket, until, challenge: known.0.clone() };
+        let link = LoginLink { url, ticket, until, challenge: known.challenge.clone() };
         *slot.link.lock() = Some(link.clone());
         tracing::info!(server = %self.place.server, "a login is needed: /status has the operator's link");
         Ok(link)
@@ -199,7 +204,7 @@ impl ServerAuthorizer {
             }
             ClientOrigin::Registered(endpoint) => endpoint,
         };
-        let client = self.register(found, (&endpoint, &own)).await?;
+        let client = self.register(found, &endpoint, &own).await?;
         Ok((client, own))
     }
 
@@ -207,7 +212,8 @@ impl ServerAuthorizer {
     async fn register(
         &self,
         found: &DiscoveredServer,
-        (endpoint, redirect): (&Url, &Url),
+        endpoint: &Url,
+        redirect: &Url,
     ) -> Result<OauthClient, LoginFault> {
         let place = ClientPlace {
             server: self.place.server.clone(),

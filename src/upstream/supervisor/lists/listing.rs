@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 
-use crate::catalog::{ByKind, Kind, SchemaExemption, ServerList};
+use crate::catalog::{ByKind, Kind, ListRules, ServerList};
 use crate::clock;
 use crate::mcp::Era;
 use crate::text::{clip, escape_controls};
@@ -161,7 +161,7 @@ impl Instance {
             bytes: config.max_response,
             time,
         };
-        let listing = listing::fetch(connection, &told.capabilities, (&kinds, bounds)).await?;
+        let listing = listing::fetch(connection, &told.capabilities, &kinds, bounds).await?;
         let failed = listing.retried_kinds();
         let listed = if failed == ByKind::default() {
             ListingPart::Whole
@@ -193,7 +193,7 @@ impl Instance {
         let built = tokio::task::spawn_blocking(move || {
             let _turns = (own_turn, turn);
             let exemption = |native: &str| schema_exemption(&config, native);
-            let rules = (rules, &exemption as &dyn Fn(&str) -> SchemaExemption);
+            let rules = ListRules { headers: rules, exemption: &exemption };
             let (mut list, refused) =
                 ServerList::build_with(name, &listing.lists, rules, old.as_deref());
             list.freshness = ByKind::from_fn(|kind| match &old {

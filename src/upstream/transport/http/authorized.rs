@@ -112,7 +112,7 @@ impl ServerClient {
                 continue;
             }
             let refusal = RequestRefusal { status, challenge, used: grant, before };
-            let after = authorizer.answer_refusal((&owner, caller), refusal);
+            let after = authorizer.answer_refusal(&owner, caller, refusal);
             let after = Box::pin(after).await;
             match after.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
                 AfterRefusal::Again => before += 1,

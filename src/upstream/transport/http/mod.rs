@@ -42,11 +42,11 @@ use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
 use aside::{ASIDE_TIMEOUT, MAX_ASIDES};
 pub(crate) use authorized::RequestCredentials;
-pub(super) use calls::large_result::read as read_small_body;
-use calls::large_result::{AnswerBounds, PartialAnswer};
+use calls::large_result::{AnswerBounds, LargeResponse, PartialAnswer};
+pub(super) use calls::large_result::{ReadBody, read as read_small_body};
 use calls::reply::{HttpReply, MessageStream, find_answer};
 use calls::resume::{Resumable, StreamItem};
-use calls::streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
+use calls::streamed_call::{Head, LegacyCalls, ReplyStage, SentCall, StreamedCall};
 pub(crate) use client::ServerClient;
 pub(super) use headers::ApiHeaders;
 use headers::{CallHeaders, ServerHeaders, modern_headers};
@@ -218,7 +218,8 @@ impl HttpShared {
         match reception {
             HttpReply::Events(events) => {
                 let CallHeaders { call, target, .. } = headers;
-                let (mut coming, _) = StreamedCall::of(self, &id, (call, target), deadline);
+                let (mut coming, _) =
+                    StreamedCall::of(self, SentCall { id: &id, call, target }, deadline);
                 let events = self.resumable(&id, events, HeaderMap::new());
                 let events = events.charged_to(&coming.holder);
                 coming.stage = ReplyStage::Streaming(events);
@@ -245,7 +246,8 @@ impl HttpShared {
         let log = call.context.log;
         // In flight from here on. A server that responds with plain JSON sends no head until it has
         // finished, and must still receive a cancellation.
-        let (mut coming, answers) = StreamedCall::of(self, &id, (call, target), deadline);
+        let (mut coming, answers) =
+            StreamedCall::of(self, SentCall { id: &id, call, target }, deadline);
         if coming.questions.can_be() {
             let sent = Arc::clone(self).send(id, message, self.clients_own(call), log);
             coming.stage = ReplyStage::Sent(sent, self.clients_own(call));
@@ -300,8 +302,8 @@ impl HttpShared {
         bounds: AnswerBounds,
     ) -> Result<Reply, UpstreamError> {
         Ok(match self.pass(begun, id, bounds).await? {
-            Ok(passing) => Reply::passing(passing),
-            Err(answer) => Reply::ready(Ok(answer)),
+            LargeResponse::Passing(passing) => Reply::passing(passing),
+            LargeResponse::Whole(answer) => Reply::ready(Ok(answer)),
         })
     }
 
@@ -317,7 +319,7 @@ impl HttpShared {
             Era::Legacy => HeaderMap::new(),
         };
         let message = jsonrpc::request(&id, method.as_str(), &params);
-        let reception = match self.exchange_repeatable((&id, method), message, &headers).await? {
+        let reception = match self.exchange_repeatable(&id, method, message, &headers).await? {
             HttpReply::Events(events) => events,
             whole => {
                 return whole.answer(&id).await.inspect_err(|fault| self.doubt(fault));
@@ -391,7 +393,8 @@ impl HttpShared {
     /// if a kept one is lost.
     async fn exchange_repeatable(
         self: &Arc<Self>,
-        (id, method): (&Id, &Method),
+        id: &Id,
+        method: &Method,
         message: Bytes,
         headers: &HeaderMap,
     ) -> Result<HttpReply, UpstreamError> {

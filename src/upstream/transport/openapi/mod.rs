@@ -38,7 +38,7 @@ use crate::upstream::peer::{ChangeCapabilities, Peer};
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::http::{
-    ApiHeaders, RequestCredentials, ServerClient, read_small_body,
+    ApiHeaders, ReadBody, RequestCredentials, ServerClient, read_small_body,
 };
 use crate::upstream::transport::large_message::work_on_message;
 
@@ -274,8 +274,8 @@ impl ApiShared {
         let (head, body) = response.into_parts();
         let limit = self.loader.server.max_response;
         let body = match read_small_body(body, limit).await? {
-            Ok(body) => body,
-            Err(begun) => {
+            ReadBody::Whole(body) => body,
+            ReadBody::Begun(begun) => {
                 let holder = Holder::of_context(&call.context);
                 begun.rest(Some(&mut self.memory.charge(&holder, limit))).await?
             }

@@ -98,7 +98,7 @@ impl DocumentLoader {
                 let is_elsewhere = loader.api.base_url.as_ref().is_some_and(is_other);
                 let headers = if is_elsewhere { Vec::new() } else { loader.api.headers.clone() };
                 let aws = loader.api.aws.clone().filter(|_| !is_elsewhere);
-                Some(loader.connect(url.clone(), (headers, aws)).await?)
+                Some(loader.connect(url.clone(), headers, aws).await?)
             }
         };
         Ok(Self { client, ..loader })
@@ -106,13 +106,14 @@ impl DocumentLoader {
 
     /// Returns the client for the server of the API.
     pub(super) async fn client_for(&self, base: &Url) -> Result<HttpClient, UpstreamError> {
-        self.connect(base.clone(), (self.api.headers.clone(), self.api.aws.clone())).await
+        self.connect(base.clone(), self.api.headers.clone(), self.api.aws.clone()).await
     }
 
     async fn connect(
         &self,
         url: Url,
-        (headers, aws): (Vec<(HeaderName, Secret)>, Option<AwsConfig>),
+        headers: Vec<(HeaderName, Secret)>,
+        aws: Option<AwsConfig>,
     ) -> Result<HttpClient, UpstreamError> {
         let (ca, transport) = (self.api.ca.clone(), HttpTransport::Streamable);
         let config = HttpConfig { url, headers, ca, transport, oauth: None, aws };

@@ -99,7 +99,7 @@ impl Selection {
 
     fn is_about_server(&self, server: &ServerName) -> bool {
         let kinds = [&self.tools, &self.prompts, &self.resources];
-        are_about_server((&self.servers, kinds), server)
+        are_about_server(self.servers.as_deref(), kinds.map(|kind| kind.as_deref()), server)
     }
 
     /// Returns true if the selection shows an element of that kind by its public name or URI. A
@@ -280,14 +280,15 @@ impl fmt::Display for Selection {
 /// of a server, as far as is known before the server has listed any: they name the server, or all
 /// elements, or public names that may begin with the server's.
 pub fn are_about_server(
-    (servers, kinds): (&Option<Vec<Pattern>>, [&Option<Vec<Pattern>>; 3]),
+    servers: Option<&[Pattern]>,
+    kinds: [Option<&[Pattern]>; 3],
     server: &ServerName,
 ) -> bool {
     if servers.is_some() || kinds.iter().all(|kind| kind.is_none()) {
-        return any_matches(servers.as_deref(), true, server.as_str());
+        return any_matches(servers, true, server.as_str());
     }
     let [tools, prompts, _] = kinds;
-    tools.iter().chain(prompts).flatten().any(|name| may_name_element_of(name, server))
+    tools.into_iter().chain(prompts).flatten().any(|name| may_name_element_of(name, server))
 }
 
 /// Returns true if a pattern may match public names that begin with a server's.

@@ -437,7 +437,8 @@ impl OauthConfig {
 /// for a token of another.
 fn check_subject_issuer(
     table: &ConfigTable<'_>,
-    (oauth, issuers): (&OauthConfig, &[ConfigTable<'_>]),
+    oauth: &OauthConfig,
+    issuers: &[ConfigTable<'_>],
     reader: &mut ConfigReader<'_>,
 ) {
     if !oauth.grant.exchanges_callers() {
@@ -475,7 +476,7 @@ pub(crate) fn check_oauth(
     if let Some(node) = server.find_node("aws") {
         node.report_fault_at_key(reader, OauthFault::AwsToo.into());
     }
-    check_subject_issuer(&table, (&oauth, issuers), reader);
+    check_subject_issuer(&table, &oauth, issuers, reader);
     let headers = ["headers", "call_headers"].map(|key| server.find_nodes(key));
     let is_token = |node: &&ConfigNode<'_>| {
         node.key.rsplit('.').next().is_some_and(|key| key.eq_ignore_ascii_case("authorization"))

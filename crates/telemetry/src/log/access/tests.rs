@@ -30,14 +30,16 @@ where
 }
 
 /// Returns the line of the access log.
-fn ours((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+fn ours(look: (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+    let (format, colours) = look;
     let levels = LogLevels { directives: "off", access: AccessLogSwitch::On };
     let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, colours, sink).0;
     logged(format, make, || record.write_to_log())
 }
 
 /// Returns the line of the event in the format of `tracing-subscriber`.
-fn theirs((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+fn theirs(look: (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+    let (format, colours) = look;
     let make = |sink| tracing_subscriber::registry().with(line_layer(format, colours, sink));
     logged(format, make, || record.write_to_log())
 }

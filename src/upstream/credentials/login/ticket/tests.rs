@@ -5,6 +5,7 @@ use crate::call::Principal;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
 use crate::upstream::credentials::login::discovery::DiscoveredServer;
+use crate::upstream::credentials::login::preparation::RequestedScopes;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;
 use crate::upstream::credentials::metadata::documents::AuthServerMetadata;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
@@ -88,7 +89,8 @@ async fn call_for_link(server: &ServerAuthorizer, name: &str, address: [u8; 4]) 
         metadata: AuthServerMetadata::with_default_endpoints(&server.place.url),
         wants: TokenUse::Bearer,
     };
-    let known = (&BearerChallenge::default(), &ScopeSet::default());
+    let (challenge, asked) = (&BearerChallenge::default(), &ScopeSet::default());
+    let known = RequestedScopes { challenge, asked };
     server.start_login(&slot, &found, known).await.unwrap().ticket
 }
 

@@ -36,6 +36,22 @@ pub(crate) struct PartialAnswer {
     limit: usize,
 }
 
+/// A body after its first bytes.
+pub(crate) enum ReadBody {
+    /// A small body.
+    Whole(Bytes),
+    /// The beginning of a large body.
+    Begun(PartialAnswer),
+}
+
+/// A response with a large result.
+pub(crate) enum LargeResponse<T> {
+    /// The result is forwarded in pieces.
+    Passing(Passing),
+    /// The response was read whole.
+    Whole(T),
+}
+
 /// Limits of time and memory for the rest of a response.
 pub(crate) struct AnswerBounds {
     pub(crate) deadline: Deadline,
@@ -49,26 +65,26 @@ pub(crate) struct AnswerBounds {
 pub(crate) async fn read(
     mut body: ResponseBody,
     limit: usize,
-) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
+) -> Result<ReadBody, BodyError<TransportError>> {
     // Checked before the body is read, while an error response is still possible.
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge { limit });
     }
     let mut head = BytesMut::new();
     loop {
-        let Some(frame) = body.frame().await else { return Ok(Ok(head.freeze())) };
+        let Some(frame) = body.frame().await else { return Ok(ReadBody::Whole(head.freeze())) };
         let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else { continue };
         if head.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
         if head.is_empty() && body.is_end_stream() {
-            return Ok(Ok(data));
+            return Ok(ReadBody::Whole(data));
         }
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         let size = announced.saturating_add(head.len() + data.len());
         if size >= PASS_FROM {
             let head = if head.is_empty() { data } else { joined(head, &data) };
-            return Ok(Err(PartialAnswer { head, body, limit }));
+            return Ok(ReadBody::Begun(PartialAnswer { head, body, limit }));
         }
         head.reserve(size - head.len());
         head.extend_from_slice(&data);
@@ -91,7 +107,7 @@ impl PartialAnswer {
         id: &Id,
         shared: &HttpShared,
         bounds: AnswerBounds,
-    ) -> Result<Result<Passing, Frame>, UpstreamError> {
+    ) -> Result<LargeResponse<Frame>, UpstreamError> {
         let AnswerBounds { mut deadline, mut charge } = bounds;
         let era = shared.peer.era();
         let mut begun = self.result(era);
@@ -109,7 +125,7 @@ impl PartialAnswer {
                 whole = self.rest(Some(&mut charge)) => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
-            return Ok(Err(parse_message(whole).await?.into_response()?));
+            return Ok(LargeResponse::Whole(parse_message(whole).await?.into_response()?));
         };
         check(&scanner, id)?;
         let way = PassingAnswer {
@@ -125,7 +141,7 @@ impl PartialAnswer {
         };
         let server = shared.server.clone();
         let passing = Passing::new(server.clone(), era, way.pieces());
-        Ok(Ok(passing.metered_by(PassingCharge { server, charge })))
+        Ok(LargeResponse::Passing(passing.metered_by(PassingCharge { server, charge })))
     }
 
     /// Returns the part of the result that has arrived, if it can be forwarded.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::{sleep, timeout};
 
-use crate::call::{Answer, Failure, Passing, VersionFault};
+use crate::call::{Answer, Failure, VersionFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
 use crate::policy::Holder;
@@ -14,7 +14,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::response_memory::ResponseCharge;
 
-use super::large_result::{AnswerBounds, PartialAnswer};
+use super::large_result::{AnswerBounds, LargeResponse, PartialAnswer};
 use super::reply::{HttpReply, answer_in, find_answer, refusal, status_error};
 use crate::upstream::transport::http::HttpShared;
 use crate::upstream::transport::http::probe::discover;
@@ -73,12 +73,13 @@ impl HttpShared {
         begun: PartialAnswer,
         id: &Id,
         bounds: AnswerBounds,
-    ) -> Result<Result<Passing, Answer>, UpstreamError> {
+    ) -> Result<LargeResponse<Answer>, UpstreamError> {
         // Boxed to keep the usual call small: this is rare.
         match Box::pin(begun.pass(id, self, bounds)).await? {
-            Ok(passing) => Ok(Ok(passing)),
-            Err(frame) => {
-                Ok(Err(Box::pin(self.answer_large(HttpReply::Message(frame), id)).await?))
+            LargeResponse::Passing(passing) => Ok(LargeResponse::Passing(passing)),
+            LargeResponse::Whole(frame) => {
+                let answer = Box::pin(self.answer_large(HttpReply::Message(frame), id)).await?;
+                Ok(LargeResponse::Whole(answer))
             }
         }
     }

@@ -23,10 +23,10 @@ use crate::text::one_line;
 use crate::upstream::UpstreamError;
 use crate::upstream::response_memory::ResponseCharge;
 use crate::upstream::transport::large_message::{
-    ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
+    ParsingMessage, begin_parsing, parse_message, work_on_message,
 };
 
-use super::large_result::{self, PartialAnswer};
+use super::large_result::{self, PartialAnswer, ReadBody};
 
 /// A response with its head read.
 pub(crate) enum HttpReply {
@@ -85,12 +85,12 @@ impl HttpReply {
             }
         }
         match large_result::read(response.into_body(), limit).await? {
-            Ok(body) if body.len() <= LARGE_MESSAGE => {
+            ReadBody::Whole(body) if body.len() <= LARGE_MESSAGE => {
                 Self::from_text(parse_from_server(&body, MAX_SERVER_DEPTH)?, limit)
             }
             // Boxed, because it would enlarge the future of every call.
-            Ok(body) => Self::from_text(Box::pin(parse_message(body)).await?, limit),
-            Err(begun) => Ok(Self::Begun(begun)),
+            ReadBody::Whole(body) => Self::from_text(Box::pin(parse_message(body)).await?, limit),
+            ReadBody::Begun(begun) => Ok(Self::Begun(begun)),
         }
     }
 
@@ -273,7 +273,7 @@ impl MessageStream {
                 self.parsing = Some(begin_parsing(data));
             }
             let Some(parsing) = &mut self.parsing else { return Ok(None) };
-            let parsed = finish_parsing(parsing).await;
+            let parsed = parsing.await;
             self.parsing = None;
             self.take(parsed?);
         }

@@ -27,9 +27,18 @@ use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
 
+use super::large_result::LargeResponse;
 use super::reply::{HttpReply, MessageStream, find_answer};
 use super::resume::{Resumable, StreamItem};
 use crate::upstream::transport::http::HttpShared;
+
+/// A call with the id of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct SentCall<'a> {
+    pub(crate) id: &'a Id,
+    pub(crate) call: &'a Call,
+    pub(crate) target: &'a CallTarget,
+}
 
 /// Cancels a request when dropped before its end. A Legacy server receives a notification. For a
 /// Modern server the drop ends the response stream, which is the cancellation.
@@ -120,14 +129,14 @@ impl StreamedCall {
     /// requests.
     pub(crate) fn of(
         shared: &Arc<HttpShared>,
-        id: &Id,
-        (call, target): (&Call, &CallTarget),
+        sent: SentCall<'_>,
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
+        let SentCall { id, call, .. } = sent;
         let under_way = CancelOnDrop::begin(shared, id, call, &deadline);
         let (questions, answers) = CallQuestions::of(call, shared.peer.era(), shared);
         let hearing = LogForwarding::of(shared, call);
-        let in_call = CallRegistration::begin(shared, id, call, target, (&questions, &hearing));
+        let in_call = CallRegistration::begin(shared, sent, &questions, &hearing);
         let coming = Self {
             shared: Arc::clone(shared),
             id: id.clone(),
@@ -235,8 +244,8 @@ impl StreamedCall {
         let answer = match head {
             Ok(HttpReply::Begun(begun)) => {
                 match shared.pass(begun, &id, shared.bound(deadline, &holder)).await {
-                    Ok(Ok(passing)) => return Event::Passing(passing),
-                    Ok(Err(answer)) => Ok(answer),
+                    Ok(LargeResponse::Passing(passing)) => return Event::Passing(passing),
+                    Ok(LargeResponse::Whole(answer)) => Ok(answer),
                     Err(fault) => Err(fault),
                 }
             }
@@ -371,11 +380,11 @@ impl CallRegistration {
     /// Registers a call to a Legacy server.
     pub(crate) fn begin(
         shared: &Arc<HttpShared>,
-        id: &Id,
-        call: &Call,
-        target: &CallTarget,
-        (questions, hearing): (&CallQuestions, &LogForwarding),
+        sent: SentCall<'_>,
+        questions: &CallQuestions,
+        hearing: &LogForwarding,
     ) -> Option<Self> {
+        let SentCall { id, call, target } = sent;
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(side_queue).unzip();
         let caller = CallOrigin::of(call, target);

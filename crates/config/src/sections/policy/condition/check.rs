@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
                 Ok(if yes == no { yes } else { CelType::Dynamic })
             }
             (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => {
-                self.compare(part, (left, right), CelType::may_equal)
+                self.compare(part, left, right, CelType::may_equal)
             }
             (
                 operators::LESS
@@ -208,7 +208,7 @@ impl<'a> Checker<'a> {
                 | operators::GREATER
                 | operators::GREATER_EQUALS,
                 [left, right],
-            ) => self.compare(part, (left, right), have_order),
+            ) => self.compare(part, left, right, have_order),
             (operators::IN, [left, right]) => {
                 let is_text = self.infer(left)? == CelType::Text;
                 let found = self.infer_keys(right)?;
@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
                 }
                 Ok(if left_type == right_type { left_type } else { CelType::Dynamic })
             }
-            (name, _) => self.infer_function(part, (name, call)),
+            (name, _) => self.infer_function(part, name, call),
         }
     }
 
@@ -293,7 +293,8 @@ impl<'a> Checker<'a> {
     fn compare(
         &mut self,
         part: &IdedExpr,
-        (left, right): (&'a IdedExpr, &'a IdedExpr),
+        left: &'a IdedExpr,
+        right: &'a IdedExpr,
         fits: impl Fn(CelType, CelType) -> bool,
     ) -> Result<CelType, LocatedFault> {
         let (left, right) = (self.infer(left)?, self.infer(right)?);
@@ -310,7 +311,8 @@ impl<'a> Checker<'a> {
     fn infer_function(
         &mut self,
         part: &'a IdedExpr,
-        (name, call): (&str, &'a CallExpr),
+        name: &str,
+        call: &'a CallExpr,
     ) -> Result<CelType, LocatedFault> {
         let of_name = || CONDITION_FUNCTIONS.iter().filter(|form| form.name == name);
         let is_method = call.target.is_some();

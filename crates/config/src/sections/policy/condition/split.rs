@@ -24,7 +24,7 @@ pub(super) fn split_by_call(whole: &IdedExpr, source: &SourceInfo) -> Option<[Jo
     for operand in operands {
         let reads = Checker::new(source).check(operand).ok()?.reads;
         let joined = if reads.needs_call() { &mut of_call } else { &mut before };
-        *joined = Some(join(joined.take(), (operand, reads), whole));
+        *joined = Some(join(joined.take(), operand, reads, whole));
     }
     Some([before?, of_call?])
 }
@@ -44,7 +44,8 @@ fn gather_operands<'a>(part: &'a IdedExpr, operands: &mut Vec<&'a IdedExpr>) {
 /// `joined && operand`, with the number of the `whole` for the new part.
 fn join(
     joined: Option<JoinedOperands>,
-    (operand, reads): (&IdedExpr, ConditionReads),
+    operand: &IdedExpr,
+    reads: ConditionReads,
     whole: &IdedExpr,
 ) -> JoinedOperands {
     let Some(joined) = joined else {
