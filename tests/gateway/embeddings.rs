@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::Client;
-#[cfg(feature = "embedding-models")]
-use crate::support::embeddings::write_model;
 use crate::support::embeddings::{Answering, VectorService};
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Step, Upstream, client_table, until, until_async};
+use crate::support::{Gateway, Step, Upstream, until, until_async};
+#[cfg(feature = "embedding-models")]
+use crate::support::{client_table, embeddings::write_model};
 
 const SEARCH: &str = "[profiles.default]\ndiscovery = \"search\"\n";
 /// Words and their meanings. No definition contains the last two, and none has a similar spelling.

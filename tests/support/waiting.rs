@@ -33,11 +33,7 @@ where
 /// Polls until a condition is true.
 #[track_caller]
 pub fn until(mut it_is_so: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    within(async move {
-        while !it_is_so() {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    })
+    poll_for(move || std::future::ready(it_is_so().then_some(())))
 }
 
 /// Polls until a condition is true that needs a request.
@@ -46,10 +42,9 @@ pub fn until_async<F>(mut it_is_so: impl FnMut() -> F) -> impl Future<Output = (
 where
     F: Future<Output = bool>,
 {
-    within(async move {
-        while !it_is_so().await {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
+    poll_for(move || {
+        let answer = it_is_so();
+        async move { answer.await.then_some(()) }
     })
 }
 

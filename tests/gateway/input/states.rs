@@ -1,11 +1,10 @@
 //! States that clients hold while a server waits: sealed, bound, and valid for a limited time.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_kind};
+use crate::support::issuer::now;
+use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_kind, until};
 
 use super::{Asked, ann, ask, asks, everything, form, json_of, retry};
 
@@ -120,7 +119,9 @@ async fn a_state_expires() {
         let tool = format!("{}__ask", kind.name);
         held.push((ask(&client, &tool).await, tool));
     }
-    tokio::time::sleep(Duration::from_millis(2100)).await;
+    // The end of a state is a whole second.
+    let ends = now() + 2;
+    until(|| now() >= ends).await;
     for (asked, tool) in held {
         is_refused(&retry(&client, &tool, asked.all(&ann()), asked.state()).await, "expired");
     }
