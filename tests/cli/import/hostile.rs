@@ -106,7 +106,7 @@ fn a_server_that_cannot_be_read_is_left_out_with_its_reason_and_the_others_stay(
 fn thousands_of_servers_are_imported_in_seconds_and_the_gateway_reads_the_file() {
     let user = User::new();
     // Half of them have names that map to the same one.
-    let servers = (0..4000).map(|number| {
+    let servers = (0..2000).map(|number| {
         let name = format!(
             "{}{number}",
             if number % 2 == 0 { "s" } else { "a-name-of-32-characters-or-more-" }
@@ -120,7 +120,7 @@ fn thousands_of_servers_are_imported_in_seconds_and_the_gateway_reads_the_file()
     let took = began.elapsed();
     // Without optimization, on a machine with other work.
     assert!(took < std::time::Duration::from_mins(2), "{took:?}");
-    assert_eq!(user.gateway().matches("[servers.").count(), 4000);
+    assert_eq!(user.gateway().matches("[servers.").count(), 2000);
     user.types(&["check"]).exits_with(DONE);
 }
 
