@@ -45,7 +45,7 @@ struct Area {
 
 /// The areas with an order inside (docs/decisions/0066). A method that is called without a path is
 /// not seen.
-const AREAS: [Area; 3] = [
+const AREAS: [Area; 4] = [
     Area {
         name: "upstream",
         order: &[
@@ -65,6 +65,11 @@ const AREAS: [Area; 3] = [
             "fault",
             "credentials",
         ],
+        against: &[],
+    },
+    Area {
+        name: "upstream/credentials",
+        order: &["login", "grants", "fault", "proofs", "metadata"],
         against: &[],
     },
     Area {
@@ -219,7 +224,7 @@ fn uses_against(area: &Area) -> BTreeMap<(String, String), Vec<usize>> {
     let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for file in sources_below(&folder) {
         let parts = file.parts();
-        let [_, user, ..] = &parts[..] else { continue };
+        let Some([user, ..]) = below(area, &parts) else { continue };
         for (line, path) in paths(&file) {
             let Some(target) = folder_of(area, &reexports, &path) else { continue };
             if place(target) < place(user) {
@@ -479,6 +484,13 @@ fn reexports(area: &str) -> BTreeMap<String, String> {
     found
 }
 
+/// Returns the rest of a path below an area, or `None` for a path elsewhere.
+fn below<'a>(area: &Area, path: &'a [String]) -> Option<&'a [String]> {
+    area.name
+        .split('/')
+        .try_fold(path, |rest, step| rest.split_first().filter(|it| it.0 == step).map(|it| it.1))
+}
+
 /// Returns the folder of an area that a path leads to: `None` for a path to another module, and
 /// `mod` for an item of the area's own `mod.rs`.
 fn folder_of<'a>(
@@ -486,10 +498,7 @@ fn folder_of<'a>(
     reexports: &'a BTreeMap<String, String>,
     path: &'a [String],
 ) -> Option<&'a str> {
-    let [module, name, ..] = path else { return None };
-    if module != area.name {
-        return None;
-    }
+    let name = below(area, path)?.first()?;
     if area.order.contains(&&**name) {
         return Some(name);
     }

@@ -1,17 +1,18 @@
 //! Reasons that the gateway has no token for a server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::codec::file::{FileError, ReadError};
 use crate::http_client::outbound::OutboundFault;
 use crate::text::one_line;
 use crate::vault::VaultError;
 
-use super::grants::held_token::HeldTokenFault;
-use super::login::authorization::AuthorizationAnswerError;
 use super::metadata::documents::MetadataFault;
 use super::metadata::registration::RegistrationFault;
+use super::proofs::authorization::AuthorizationAnswerError;
 use super::proofs::dpop::DpopFault;
 use super::proofs::pkce::RandomnessError;
 use super::proofs::token::TokenEndpointError;
@@ -118,6 +119,34 @@ pub enum LoginFault {
     StepUps {
         /// Maximum number of such requests.
         limit: usize,
+    },
+}
+
+/// Fault in a token of the configuration. The texts never contain the token.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HeldTokenFault {
+    /// The file cannot be read.
+    #[error("cannot read the token in {path:?}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: Arc<FileError>,
+    },
+    /// The file system does not respond.
+    #[error("cannot read the token")]
+    Read(#[source] Arc<ReadError>),
+    /// The text is not a token.
+    #[error("the token is empty, or has invalid characters")]
+    Shape,
+    /// The JWT is for a different audience.
+    #[error(
+        "the JWT is not for the authorization server {issuer:?}: expected its `aud` to name the \
+         issuer or its token endpoint; set `issuer` if the server accepts it anyway"
+    )]
+    Audience {
+        /// The authorization server that the server names.
+        issuer: String,
     },
 }
 

@@ -5,9 +5,10 @@
 //! receives a link and has to log in. The response of the login arrives at the gateway's callback,
 //! and [`GrantBook::finish_login`] turns it into a grant.
 //!
-//! [`grants`] holds the tokens, [`login`] gets the consent of a person, [`metadata`] reads the
-//! descriptions of servers, and [`proofs`] requests tokens. The parts with decisions are pure, each in
-//! a file of its own. The parts with I/O are `discovery`, `preparation`, `exchange`, `held_token`,
+//! [`login`] gets the consent of a person, [`grants`] holds the tokens and the records of open logins,
+//! [`proofs`] writes requests for authorization and for tokens, and [`metadata`] reads the
+//! descriptions of servers. Each of them uses those after it. The parts with decisions are pure, each
+//! in a file of its own. The parts with I/O are `discovery`, `preparation`, `exchange`, `held_token`,
 //! `refusal`, `grant` and `book`. All of them reach other hosts only through `outbound`. `identity`
 //! differs: it verifies the tokens of the gateway's own clients, which are never forwarded.
 
@@ -21,10 +22,10 @@ pub use fault::LoginFault;
 pub(super) use grants::authorizer::ServerAuthorizer;
 pub use grants::authorizer::{LinkAudience, LoginDemand};
 pub use grants::book::GrantBook;
+pub use grants::browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub use grants::grant::GrantOwner;
 pub(super) use grants::grant::OauthGrant;
 pub(super) use grants::refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};
-pub use login::browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub use login::connection::{Connection, ConnectionState, RevocationOutcome};
 pub(super) use login::discovery::{NO_DOCUMENT, find_auth_server, metadata_places};
 pub use login::terminal::{TerminalLogin, begin_terminal_login};

@@ -19,11 +19,11 @@ use crate::vault::Vault;
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
+use crate::upstream::credentials::grants::browser::BrowserBook;
+use crate::upstream::credentials::grants::endpoints::EndpointBook;
 use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant, TokenSource};
 use crate::upstream::credentials::grants::stored::StoredClient;
-use crate::upstream::credentials::login::browser::BrowserBook;
-use crate::upstream::credentials::login::endpoints::EndpointBook;
-use crate::upstream::credentials::login::ticket::TicketBook;
+use crate::upstream::credentials::grants::ticket_book::TicketBook;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;
 use crate::upstream::credentials::metadata::registration::OauthClient;
 use crate::upstream::credentials::proofs::client_keys::ClientKeyBook;

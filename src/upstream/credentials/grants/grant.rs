@@ -18,13 +18,14 @@ use crate::policy::{EntryOwner, Holder};
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::metadata::registration::OauthClient;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::credentials::proofs::assertion::AssertionKey;
 use crate::upstream::credentials::proofs::dpop::{
     DPOP_HEADER, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token,
 };
 use crate::upstream::credentials::proofs::form_post::{FormAnswer, FormPost};
 use crate::upstream::credentials::proofs::token::{
-    GivenTokens, TokenEndpointError, TokenGrant, TokenRequest, TokenUse, read_tokens,
+    GivenTokens, TokenEndpointError, TokenGrant, TokenRequest, read_tokens,
 };
 
 /// Owner of a grant. Two owners share nothing.

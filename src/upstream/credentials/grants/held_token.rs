@@ -7,8 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use crate::codec::file::{FileError, FileReader, ReadError, read_file};
+use crate::codec::file::{FileReader, read_file};
 use crate::config::Secret;
+
+use crate::upstream::credentials::fault::HeldTokenFault;
 
 /// A token in the configuration, or its file.
 #[derive(Debug, Clone)]
@@ -16,34 +18,6 @@ pub(crate) enum HeldToken {
     Value(Secret),
     /// Read for each use, because platforms write new tokens there.
     File(PathBuf),
-}
-
-/// Fault in a token of the configuration. The texts never contain the token.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum HeldTokenFault {
-    /// The file cannot be read.
-    #[error("cannot read the token in {path:?}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: Arc<FileError>,
-    },
-    /// The file system does not respond.
-    #[error("cannot read the token")]
-    Read(#[source] Arc<ReadError>),
-    /// The text is not a token.
-    #[error("the token is empty, or has invalid characters")]
-    Shape,
-    /// The JWT is for a different audience.
-    #[error(
-        "the JWT is not for the authorization server {issuer:?}: expected its `aud` to name the \
-         issuer or its token endpoint; set `issuer` if the server accepts it anyway"
-    )]
-    Audience {
-        /// The authorization server that the server names.
-        issuer: String,
-    },
 }
 
 impl HeldToken {

@@ -17,8 +17,8 @@ use crate::vault::RowName;
 
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
 use crate::upstream::credentials::grants::book::{ClientPlace, GrantKey, GrantPlace};
+use crate::upstream::credentials::grants::endpoints::{EndpointClaim, IssuerTrust};
 use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant, TokenSource};
-use crate::upstream::credentials::login::endpoints::{EndpointClaim, IssuerTrust};
 use crate::upstream::credentials::metadata::registration::{ClientAuth, OauthClient};
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
 use crate::upstream::credentials::proofs::dpop::DpopKey;

@@ -17,7 +17,7 @@ use crate::upstream::credentials::metadata::documents::{
 };
 use crate::upstream::credentials::metadata::registration::RegistrationFault;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
-use crate::upstream::credentials::proofs::token::TokenUse;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 
 /// A server's authorization server, and the data of both that a login needs.
 pub(crate) struct DiscoveredServer {

@@ -1,10 +1,7 @@
 //! Logins: the link, the browser that follows it, and the response of the authorization server.
 
-pub(super) mod authorization;
-pub(super) mod browser;
 pub(super) mod connection;
 pub(super) mod discovery;
-pub(super) mod endpoints;
 pub(super) mod preparation;
 pub(super) mod terminal;
 pub(super) mod ticket;

@@ -15,10 +15,10 @@ use crate::mcp::MediaType;
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
 use crate::upstream::credentials::grants::book::{ClientPlace, GrantSlot, LoginLink};
+use crate::upstream::credentials::grants::endpoints::{EndpointClaim, IssuerTrust};
 use crate::upstream::credentials::grants::grant::TokenSource;
+use crate::upstream::credentials::grants::ticket_book::PreparedLogin;
 use crate::upstream::credentials::login::discovery::{DiscoveredServer, Discovery};
-use crate::upstream::credentials::login::endpoints::{EndpointClaim, IssuerTrust};
-use crate::upstream::credentials::login::ticket::PreparedLogin;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;
 use crate::upstream::credentials::metadata::documents::{IssAdvertised, MetadataFault, PkceDemand};
 use crate::upstream::credentials::metadata::provider_error::ProviderError;
@@ -27,9 +27,9 @@ use crate::upstream::credentials::metadata::registration::{
     registered_auth, registration_request,
 };
 use crate::upstream::credentials::metadata::scopes::{KnownScopes, ScopeSet, choose_scopes};
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::credentials::proofs::dpop::{DpopFault, DpopKey, choose_use};
 use crate::upstream::credentials::proofs::pkce::draw_text;
-use crate::upstream::credentials::proofs::token::TokenUse;
 
 /// The scopes that a server and earlier logins have requested.
 #[derive(Clone, Copy)]

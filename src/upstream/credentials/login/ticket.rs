@@ -7,77 +7,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
 use url::Url;
 
 use crate::call::ServerName;
 use crate::clock;
-use crate::policy::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
 use crate::text::error_chain;
 
 use crate::upstream::credentials::fault::LoginFault;
-use crate::upstream::credentials::grants::book::{GrantBook, GrantSlot};
-use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant, TokenSource};
-use crate::upstream::credentials::login::authorization::{
+use crate::upstream::credentials::grants::book::GrantBook;
+use crate::upstream::credentials::grants::browser::BrowserId;
+use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant};
+use crate::upstream::credentials::grants::ticket_book::{
+    OWNER_SHARE, OpenLogin, PreparedLogin, Ticket, TicketPurpose,
+};
+use crate::upstream::credentials::proofs::authorization::{
     AuthorizationAnswer, AuthorizationAnswerError, AuthorizationRequest,
 };
-use crate::upstream::credentials::login::browser::BrowserId;
-use crate::upstream::credentials::login::endpoints::EndpointClaim;
-use crate::upstream::credentials::metadata::documents::IssAdvertised;
 use crate::upstream::credentials::proofs::pkce::{CodeVerifier, draw_text};
 use crate::upstream::credentials::proofs::token::TokenGrant;
-
-/// Open links, and logins that wait for a response.
-pub(crate) struct TicketBook {
-    /// Links by the ticket in them.
-    tickets: Mutex<FairTable<String, Ticket>>,
-    /// Logins by `state`.
-    logins: Mutex<FairTable<String, OpenLogin>>,
-}
-
-impl Default for TicketBook {
-    fn default() -> Self {
-        let (tickets, logins) = (FairTable::new(TICKET_BOUNDS), FairTable::new(TICKET_BOUNDS));
-        Self { tickets: Mutex::new(tickets), logins: Mutex::new(logins) }
-    }
-}
-
-#[derive(Clone)]
-struct Ticket {
-    purpose: TicketPurpose,
-    /// The browser in which a person has agreed.
-    browser: Option<BrowserId>,
-}
-
-#[derive(Clone)]
-enum TicketPurpose {
-    /// Logs in at a server.
-    Login(Arc<PreparedLogin>),
-    /// Shows an owner's connections.
-    Visit(GrantOwner),
-}
-
-/// A login that waits for its owner's agreement.
-pub(crate) struct PreparedLogin {
-    pub(crate) server: ServerName,
-    pub(crate) slot: Arc<GrantSlot>,
-    /// The authorization endpoint.
-    pub(crate) claim: EndpointClaim,
-    pub(crate) source: TokenSource,
-    pub(crate) iss: IssAdvertised,
-    pub(crate) redirect: Url,
-    pub(crate) until: Instant,
-}
-
-/// A login that waits for the authorization server's response.
-struct OpenLogin {
-    prepared: Arc<PreparedLogin>,
-    ticket: String,
-    verifier: CodeVerifier,
-    /// The browser in which the owner has agreed. `None` for a terminal.
-    browser: Option<BrowserId>,
-}
 
 /// A response to a login, as a browser delivers it.
 #[derive(Debug, Clone, Copy)]
@@ -110,90 +57,6 @@ pub struct OfferedLogin {
     pub scopes: String,
     /// URL to which the browser goes.
     pub endpoint: Url,
-}
-
-impl TicketBook {
-    pub(crate) fn is_open(&self, ticket: &str) -> bool {
-        self.tickets.lock().get(&ticket.to_owned(), clock::now()).is_some()
-    }
-
-    fn find(&self, ticket: &str) -> Result<Ticket, LoginFault> {
-        let tickets = self.tickets.lock();
-        let found = tickets.get(&ticket.to_owned(), clock::now());
-        found.cloned().ok_or(LoginFault::UnknownLink)
-    }
-
-    fn remove(&self, ticket: &str) -> Option<Ticket> {
-        self.tickets.lock().remove(&ticket.to_owned())
-    }
-
-    fn add(&self, key: String, ticket: Ticket, owner: EntryOwner, until: Instant) {
-        let lifetime = EntryLifetime { now: clock::now(), until };
-        let removed = self.tickets.lock().insert(key, ticket, owner, lifetime);
-        for old in removed {
-            old.end_login();
-        }
-    }
-
-    /// Adds a login that waits for its owner. Each grant has at most one.
-    pub(crate) fn add_login(&self, ticket: String, login: Arc<PreparedLogin>) {
-        let (until, owner) = (login.until, entry_of(&login.slot));
-        let slot = Arc::clone(&login.slot);
-        self.tickets.lock().retain_of(&owner.holder, |known| !known.is_of(&slot));
-        let new = Ticket { purpose: TicketPurpose::Login(login), browser: None };
-        self.add(ticket, new, owner, until);
-    }
-
-    /// Ends the logins of a slot.
-    pub(crate) fn end_logins(&self, slot: &Arc<GrantSlot>) {
-        let holder = entry_of(slot).holder;
-        let is_other = |login: &OpenLogin| !Arc::ptr_eq(&login.prepared.slot, slot);
-        self.logins.lock().retain_of(&holder, is_other);
-        self.tickets.lock().retain_of(&holder, |ticket| !ticket.is_of(slot));
-    }
-
-    fn open_login(&self, state: String, login: OpenLogin) {
-        let slot = Arc::clone(&login.prepared.slot);
-        let (owner, until) = (entry_of(&slot), login.prepared.until);
-        let mut logins = self.logins.lock();
-        logins.retain_of(&owner.holder, |open| !Arc::ptr_eq(&open.prepared.slot, &slot));
-        logins.insert(state, login, owner, EntryLifetime { now: clock::now(), until });
-    }
-
-    /// Takes a login. A state is valid for one response only.
-    fn take_login(&self, state: &str) -> Option<OpenLogin> {
-        let login = self.logins.lock().remove(&state.to_owned())?;
-        self.remove(&login.ticket);
-        Some(login)
-    }
-}
-
-impl Ticket {
-    fn is_of(&self, slot: &Arc<GrantSlot>) -> bool {
-        matches!(&self.purpose, TicketPurpose::Login(login) if Arc::ptr_eq(&login.slot, slot))
-    }
-
-    /// Ends the login of a ticket that another one displaced. Its owner gets another link.
-    fn end_login(self) {
-        if let TicketPurpose::Login(login) = self.purpose {
-            login.slot.end_login();
-        }
-    }
-
-    fn owner(&self) -> &GrantOwner {
-        match &self.purpose {
-            TicketPurpose::Login(login) => &login.slot.key.owner,
-            TicketPurpose::Visit(owner) => owner,
-        }
-    }
-
-    /// Refuses a browser if the login belongs to another one.
-    fn admit_browser(&self, browser: Option<BrowserId>) -> Result<(), LoginFault> {
-        match self.browser {
-            Some(first) if Some(first) != browser => Err(LoginFault::OtherBrowser),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl GrantBook {
@@ -254,10 +117,7 @@ impl GrantBook {
             return Ok(None);
         };
         self.check_endpoint(prepared)?;
-        let key = ticket.to_owned();
-        if let Some(known) = self.tickets.tickets.lock().get_mut(&key, clock::now()) {
-            known.browser = browser;
-        }
+        self.tickets.bind(ticket, browser);
         let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
         let request = AuthorizationRequest {
             client_id: &prepared.source.client.id,
@@ -342,23 +202,6 @@ impl GrantBook {
         checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
     }
 }
-
-/// Returns the table entry of a login. Clients and addresses have their share. The gateway itself,
-/// which logs in at many servers, has a larger one.
-fn entry_of(slot: &GrantSlot) -> EntryOwner {
-    let (holder, share) = match slot.key.owner.client_name() {
-        Some(name) => (Holder::Client(Arc::clone(name)), OWNER_SHARE),
-        None => (Holder::Client("".into()), GATEWAY_SHARE),
-    };
-    EntryOwner { holder, share, address: *slot.address.lock() }
-}
-
-/// Maximum number of open links, and of logins.
-const TICKET_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
-/// Maximum number of links, and of logins, of one client.
-const OWNER_SHARE: usize = 256;
-/// Maximum number of links, and of logins, of the gateway itself: one for each server.
-const GATEWAY_SHARE: usize = 5000;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 use http::{HeaderMap, header};
 
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
-use crate::upstream::credentials::proofs::token::TokenUse;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 
 /// Requirements of a server that has refused a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::text::clip;
 use crate::upstream::credentials::metadata::members::{flag, null_as_absent, word_list};
 use crate::upstream::credentials::metadata::parameters::is_open_endpoint;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
-use crate::upstream::credentials::proofs::token::TokenUse;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 
 /// Fault in a metadata document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

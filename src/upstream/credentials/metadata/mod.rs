@@ -7,3 +7,4 @@ pub(super) mod parameters;
 pub(super) mod provider_error;
 pub(super) mod registration;
 pub(super) mod scopes;
+pub(super) mod token_use;

@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 use crate::config::DpopChoice;
 use crate::crypto::sha256;
 
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::credentials::proofs::pkce::{RandomnessError, draw_text};
-use crate::upstream::credentials::proofs::token::TokenUse;
 
 /// The header of a proof (RFC 9449, 4.1).
 pub(crate) const DPOP_HEADER: HeaderName = HeaderName::from_static("dpop");

@@ -121,7 +121,8 @@ const PUBLIC_FORM_MEMBERS: [&str; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::credentials::proofs::token::{TokenUse, read_tokens};
+    use crate::upstream::credentials::metadata::token_use::TokenUse;
+    use crate::upstream::credentials::proofs::token::read_tokens;
 
     #[test]
     fn a_refusal_quotes_nothing_of_the_request() {

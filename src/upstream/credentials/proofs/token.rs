@@ -20,6 +20,7 @@ use crate::upstream::credentials::metadata::parameters::RESOURCE_PARAMETER;
 use crate::upstream::credentials::metadata::provider_error::{ProviderError, shown_code};
 use crate::upstream::credentials::metadata::registration::{ClientAuth, OauthClient};
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::credentials::proofs::assertion::{AssertionFault, AssertionKey};
 use crate::upstream::credentials::proofs::pkce::CodeVerifier;
 
@@ -53,26 +54,6 @@ pub(crate) enum WantedToken {
     AccessToken,
     /// A grant at the authorization server in `audience` (ID-JAG, 4.3).
     IdJag,
-}
-
-/// Use of an access token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum TokenUse {
-    /// Usable by any holder.
-    #[default]
-    Bearer,
-    /// Usable only with proofs of the key to which it is bound (RFC 9449).
-    Dpop,
-}
-
-impl TokenUse {
-    /// Returns the scheme in `Authorization` and `WWW-Authenticate`.
-    pub(crate) fn scheme(self) -> &'static str {
-        match self {
-            Self::Bearer => "Bearer",
-            Self::Dpop => "DPoP",
-        }
-    }
 }
 
 /// A token request.

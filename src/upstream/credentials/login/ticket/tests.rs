@@ -4,12 +4,13 @@ use super::*;
 use crate::call::Principal;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
+use crate::upstream::credentials::grants::ticket_book::TICKET_BOUNDS;
 use crate::upstream::credentials::login::discovery::DiscoveredServer;
 use crate::upstream::credentials::login::preparation::RequestedScopes;
 use crate::upstream::credentials::metadata::challenge::BearerChallenge;
 use crate::upstream::credentials::metadata::documents::AuthServerMetadata;
 use crate::upstream::credentials::metadata::scopes::ScopeSet;
-use crate::upstream::credentials::proofs::token::TokenUse;
+use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::tests::call;
 
 const ADDRESS: [u8; 4] = [192, 0, 2, 1];
@@ -41,7 +42,7 @@ fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
     assert!(book.read_ticket(&first, None).is_err(), "its own oldest link made room");
     let new = link(&book, "bystander", ADDRESS);
     assert!(book.read_ticket(&new, None).is_ok());
-    assert!(book.tickets.tickets.lock().len() <= OWNER_SHARE + 2);
+    assert!(book.tickets.count() <= OWNER_SHARE + 2);
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn addresses_and_clients_fill_no_more_than_the_table_and_lock_no_client_out() {
         link(&book, "", [10, 0, third, last]);
         link(&book, &format!("attacker{}", number % 200), ADDRESS);
     }
-    let tickets = book.tickets.tickets.lock().len();
+    let tickets = book.tickets.count();
     assert!(tickets <= TICKET_BOUNDS.all, "{tickets}");
     assert!(book.read_ticket(&others, None).is_ok());
     let new = link(&book, "bystander", [198, 51, 100, 7]);
@@ -104,7 +105,7 @@ async fn links_that_calls_of_one_address_get_are_shared_by_its_clients() {
             call_for_link(server, &format!("attacker{number}"), ADDRESS).await;
         }
     }
-    assert_eq!(book.tickets.tickets.lock().len(), TICKET_BOUNDS.each_address + 1);
+    assert_eq!(book.tickets.count(), TICKET_BOUNDS.each_address + 1);
     assert!(book.tickets.is_open(&others));
     // Another client of that address has its link all the same.
     let new = call_for_link(&servers[0], "neighbour", ADDRESS).await;
