@@ -15,8 +15,7 @@ use crate::upstream::credentials::grants::book::{GrantSlot, LoginLink};
 use crate::upstream::credentials::grants::exchange::TokenSeeker;
 use crate::upstream::credentials::grants::grant::{GrantOwner, OauthGrant};
 use crate::upstream::credentials::grants::keeping::KeptGrant;
-use crate::upstream::credentials::login::preparation::RequestedScopes;
-use crate::upstream::credentials::metadata::challenge::BearerChallenge;
+use crate::upstream::credentials::metadata::challenge::{BearerChallenge, RequestedScopes};
 use crate::upstream::credentials::proofs::token::TokenEndpointError;
 
 /// A request that a server has refused.

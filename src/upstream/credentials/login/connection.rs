@@ -18,8 +18,9 @@ use crate::text::error_chain;
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::authorizer::ServerAuthorizer;
 use crate::upstream::credentials::grants::grant::GrantOwner;
-use crate::upstream::credentials::login::preparation::RequestedScopes;
-use crate::upstream::credentials::metadata::challenge::{BearerChallenge, find_challenge};
+use crate::upstream::credentials::metadata::challenge::{
+    BearerChallenge, RequestedScopes, find_challenge,
+};
 
 /// A server with logins.
 #[derive(Debug, Clone, PartialEq, Eq)]

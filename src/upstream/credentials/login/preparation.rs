@@ -19,7 +19,7 @@ use crate::upstream::credentials::grants::endpoints::{EndpointClaim, IssuerTrust
 use crate::upstream::credentials::grants::grant::TokenSource;
 use crate::upstream::credentials::grants::ticket_book::PreparedLogin;
 use crate::upstream::credentials::login::discovery::{DiscoveredServer, Discovery};
-use crate::upstream::credentials::metadata::challenge::BearerChallenge;
+use crate::upstream::credentials::metadata::challenge::{BearerChallenge, RequestedScopes};
 use crate::upstream::credentials::metadata::documents::{IssAdvertised, MetadataFault, PkceDemand};
 use crate::upstream::credentials::metadata::provider_error::ProviderError;
 use crate::upstream::credentials::metadata::registration::{
@@ -30,14 +30,6 @@ use crate::upstream::credentials::metadata::scopes::{KnownScopes, ScopeSet, choo
 use crate::upstream::credentials::metadata::token_use::TokenUse;
 use crate::upstream::credentials::proofs::dpop::{DpopFault, DpopKey, choose_use};
 use crate::upstream::credentials::proofs::pkce::draw_text;
-
-/// The scopes that a server and earlier logins have requested.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestedScopes<'a> {
-    pub(crate) challenge: &'a BearerChallenge,
-    /// The scopes of the previous grant.
-    pub(crate) asked: &'a ScopeSet,
-}
 
 impl ServerAuthorizer {
     /// Finds the server's authorization server.

@@ -19,6 +19,14 @@ pub(crate) struct BearerChallenge {
     pub(crate) wants: TokenUse,
 }
 
+/// The scopes that a server and earlier logins have requested.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestedScopes<'a> {
+    pub(crate) challenge: &'a BearerChallenge,
+    /// The scopes of the previous grant.
+    pub(crate) asked: &'a ScopeSet,
+}
+
 impl BearerChallenge {
     /// Returns true if the token is valid, but lacks scopes.
     pub(crate) fn needs_scopes(&self) -> bool {
