@@ -26,7 +26,7 @@ use super::{PreparedListing, View, ViewKey};
 pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
 /// Limits of a view: a profile, the query of a URL, and the rights of its clients.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct ViewLimits<'a> {
     pub(super) profile: Option<&'a ProfileConfig>,
     /// The query of a URL.

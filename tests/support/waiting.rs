@@ -67,6 +67,6 @@ pub fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool
 }
 
 /// Time limit of a wait.
-const WAIT_LIMIT: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 /// Time between two looks at a state.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -183,8 +183,8 @@ impl HttpClient {
         request: OutgoingRequest<'_, impl RequestHeaders>,
         signer: &S,
     ) -> Result<Response<ResponseBody>, S::Error> {
-        let signed = self.signed_request(&request, signer)?;
-        let response = self.pool.send(request.target, signed).await.map_err(HttpError::from)?;
+        let message = self.signed_request(&request, signer)?;
+        let response = self.pool.send(request.target, message).await.map_err(HttpError::from)?;
         if is_redirect(response.status()) {
             return self.follow(response, request, signer).await;
         }

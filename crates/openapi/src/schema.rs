@@ -250,12 +250,11 @@ impl<'a> SchemaBook<'a> {
             // In 3.0, siblings of a reference are ignored, but documents contain descriptions there
             // nevertheless.
             if target.is_none() || !is_old || key == "description" {
-                let kept = match key {
-                    "discriminator" => self.rewrite_discriminator(node, member),
-                    _ => {
-                        let member = DeepNode { node: member, depth };
-                        self.rewrite_keyword(&mut schema, key, member, needs)?
-                    }
+                let kept = if key == "discriminator" {
+                    self.rewrite_discriminator(node, member)
+                } else {
+                    let member = DeepNode { node: member, depth };
+                    self.rewrite_keyword(&mut schema, key, member, needs)?
                 };
                 schema.extend(kept.map(|kept| (key.to_owned(), kept)));
             }

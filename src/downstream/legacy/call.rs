@@ -48,6 +48,7 @@ enum SessionStage {
 }
 
 /// The gateway that makes a call, and the snapshot that it is made under.
+#[derive(Clone, Copy)]
 pub(super) struct CallBasis<'a> {
     pub(super) gateway: &'a Arc<Gateway>,
     pub(super) snapshot: &'a Arc<Snapshot>,

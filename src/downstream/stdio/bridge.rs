@@ -327,7 +327,7 @@ impl<E: McpPeer> Bridge<E> {
                 }
                 ReceivedText::Message(_) => self.output.message(data).await,
                 ReceivedText::NoMessage(fault) => {
-                    tracing::warn!(%fault, "the gateway sent no message")
+                    tracing::warn!(%fault, "the gateway sent no message");
                 }
             }
         }

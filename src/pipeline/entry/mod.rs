@@ -15,6 +15,7 @@ use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
 
 /// Identity of a request's sender besides its headers.
+#[derive(Clone, Copy)]
 pub struct EntryCredentials<'a> {
     /// The resource that a token has to be for.
     pub resource: Option<&'a ProtectedResource>,

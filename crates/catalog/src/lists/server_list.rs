@@ -94,6 +94,7 @@ pub struct ServerList {
 pub type RejectedElement = (Kind, String, ItemError);
 
 /// Rules by which a server's list is checked.
+#[derive(Clone, Copy)]
 pub struct ListRules<'a> {
     /// Rules for mirrored parameters.
     pub headers: HeaderRules,

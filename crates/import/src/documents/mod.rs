@@ -121,6 +121,9 @@ fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, DocumentError
 }
 
 /// Parses the text of a file; an empty one is null.
+///
+/// # Errors
+/// The text is not valid in this notation: the place and the reason.
 pub fn parse_document(file: &str, text: &str, notation: Notation) -> Result<Json, DocumentError> {
     let parsed = match notation {
         _ if text.trim().is_empty() => Ok(Json::Null),

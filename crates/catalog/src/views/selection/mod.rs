@@ -284,7 +284,7 @@ pub fn are_about_server(
     kinds: [Option<&[Pattern]>; 3],
     server: &ServerName,
 ) -> bool {
-    if servers.is_some() || kinds.iter().all(|kind| kind.is_none()) {
+    if servers.is_some() || kinds.iter().all(Option::is_none) {
         return any_matches(servers, true, server.as_str());
     }
     let [tools, prompts, _] = kinds;
