@@ -56,7 +56,8 @@ fn runs(id: i32) -> bool {
 }
 
 async fn ends(id: i32) {
-    until(|| !runs(id)).await;
+    let ended = tokio::time::timeout(Duration::from_secs(10), until(|| !runs(id))).await;
+    assert!(ended.is_ok(), "process {id} is still running");
 }
 
 fn kill(id: i32, signal: Signal) {

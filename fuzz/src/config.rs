@@ -40,6 +40,10 @@ impl Environment for SameSecret {
         if known { Ok(SECRET.into()) } else { Err(FileError::NotText) }
     }
 
+    fn model_file(&self, _: &Path, _: usize) -> Result<Vec<u8>, FileError> {
+        Err(FileError::NotText)
+    }
+
     fn executable(&self) -> Option<PathBuf> {
         Some("/bin/trunkline".into())
     }

@@ -10,7 +10,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
 use trunkline::child::{Child, Guardian};
 
-use crate::waiting::until_blocking;
+use crate::waiting::{holds_within, until_blocking};
 use crate::{TRUNKLINE, python, sandbox};
 
 /// Starts a process in a session of its own, with a parent that exits, and prints its id.
@@ -55,7 +55,8 @@ async fn start(rest: &str) -> DaemonChild {
 }
 
 fn wait_until_gone(process: &Path) {
-    until_blocking(|| !process.exists());
+    let limit = Duration::from_secs(20);
+    assert!(holds_within(limit, || !process.exists()), "{} is left", process.display());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
     let step = Box::pin(step);
     async move {
         let done = tokio::time::timeout(WAIT_LIMIT, step).await;
-        done.unwrap_or_else(|_| panic!("what {caller} waits for did not happen"))
+        done.unwrap_or_else(|_| panic!("timed out: {caller}"))
     }
 }
 

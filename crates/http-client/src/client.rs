@@ -239,7 +239,9 @@ impl HttpClient {
 
     /// Builds a request from its own headers and the fixed ones. The fixed headers prevail.
     fn request(&self, request: &OutgoingRequest<'_, impl RequestHeaders>) -> Request<Full<Bytes>> {
-        let OutgoingRequest { method, headers, body, .. } = request;
+        let OutgoingRequest { target, method, headers, body } = request;
+        // The request carries the credentials of this client's server.
+        debug_assert_eq!(target.uri.authority(), self.target.uri.authority(), "another server");
         let fixed = if **method == Method::POST { &self.posts } else { &self.others };
         let mut built = Request::new(Full::new(body.clone()));
         *built.method_mut() = (*method).clone();

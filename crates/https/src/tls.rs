@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::CertificateResult;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use url::Url;
@@ -14,8 +15,11 @@ use trunkline_core::codec::file::{MAX_PEM, read_file};
 /// Error of setting up TLS.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TlsSetupError {
-    /// The platform's root certificates cannot be read.
-    #[error("no root of trust of the platform could be read ({faults} faults)")]
+    /// The platform has no root certificates that can be read.
+    #[error(
+        "the platform has no root certificates ({faults} could not be read): install the package \
+         ca-certificates, or set SSL_CERT_FILE"
+    )]
     Roots {
         /// Number of certificates and files that cannot be read.
         faults: usize,
@@ -34,6 +38,7 @@ pub enum TlsSetupError {
 }
 
 /// The platform's root certificates.
+#[derive(Clone)]
 struct PlatformRoots {
     store: Arc<RootCertStore>,
     /// Number of certificates and files that cannot be read.
@@ -52,8 +57,11 @@ pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, TlsSetupError> {
     match (ca, USUAL_TLS.get()) {
         (None, Some(usual)) => Ok(usual.clone()),
         (None, None) => {
-            let usual = trusting(Arc::clone(&platform_roots().store))?;
-            Ok(USUAL_TLS.get_or_init(|| usual).clone())
+            let roots = platform_roots();
+            let usual = trusting(Arc::clone(&roots.store))?;
+            // Without certificates, the next caller looks for them again.
+            let is_final = !roots.store.is_empty();
+            Ok(if is_final { USUAL_TLS.get_or_init(|| usual).clone() } else { usual })
         }
         (Some(path), _) => trusting(Arc::new(with_roots_of(path)?)),
     }
@@ -95,17 +103,36 @@ fn trusting(roots: Arc<RootCertStore>) -> Result<ClientConfig, TlsSetupError> {
 }
 
 /// Returns the platform's root certificates, read once: reading them takes milliseconds.
-fn platform_roots() -> &'static PlatformRoots {
+fn platform_roots() -> PlatformRoots {
     static PLATFORM_ROOTS: OnceLock<PlatformRoots> = OnceLock::new();
-    PLATFORM_ROOTS.get_or_init(|| {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::warn!(target: "trunkline::upstream::transport::http::client", %error, "some of the platform's root certificates cannot be read");
-        }
-        let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(found.certs);
-        PlatformRoots { store: Arc::new(store), faults: found.errors.len() }
-    })
+    find_roots(&PLATFORM_ROOTS, rustls_native_certs::load_native_certs)
+}
+
+/// Returns the known roots, or reads them. They are read again by the next caller if there are none:
+/// a volume with them may be mounted later.
+fn find_roots(
+    known: &OnceLock<PlatformRoots>,
+    read: impl FnOnce() -> CertificateResult,
+) -> PlatformRoots {
+    if let Some(known) = known.get() {
+        return known.clone();
+    }
+    let found = read();
+    for error in &found.errors {
+        tracing::warn!(target: "trunkline::upstream::transport::http::client", %error, "some of the platform's root certificates cannot be read");
+    }
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(found.certs);
+    let roots = PlatformRoots { store: Arc::new(store), faults: found.errors.len() };
+    if roots.store.is_empty() {
+        tracing::warn!(
+            target: "trunkline::upstream::transport::http::client",
+            "the platform has no root certificates: install the package ca-certificates, set \
+             SSL_CERT_FILE, or set `ca` of each server"
+        );
+        return roots;
+    }
+    known.get_or_init(|| roots).clone()
 }
 
 #[cfg(test)]
@@ -114,11 +141,21 @@ mod tests {
 
     #[test]
     fn the_platforms_roots_are_read_once() {
-        let roots = Arc::clone(&platform_roots().store);
+        let roots = platform_roots().store;
         let before = Arc::strong_count(&roots);
         assert!(Arc::ptr_eq(&roots, &platform_roots().store));
         client_tls(None).unwrap();
         assert!(Arc::strong_count(&roots) > before, "the settings share them");
+    }
+
+    #[test]
+    fn roots_are_looked_for_again_until_there_are_some() {
+        let known = OnceLock::new();
+        assert!(find_roots(&known, CertificateResult::default).store.is_empty());
+        let found = find_roots(&known, rustls_native_certs::load_native_certs);
+        assert!(!found.store.is_empty(), "the package ca-certificates is installed");
+        let unread = || unreachable!("the roots are known");
+        assert!(Arc::ptr_eq(&found.store, &find_roots(&known, unread).store));
     }
 
     #[test]

@@ -13,26 +13,26 @@ use parking_lot::{Condvar, Mutex};
 
 use trunkline_core::clock;
 
-/// The queue. `O` has the orders to its writer besides records.
+/// The queue. `C` has the messages to its writer besides records.
 #[derive(Debug)]
-pub(super) struct BatchQueue<O> {
-    waiting: Mutex<WaitingRecords<O>>,
+pub(super) struct BatchQueue<C> {
+    waiting: Mutex<WaitingRecords<C>>,
     /// Wakes the writer.
     writer: Condvar,
     /// Wakes [`BatchQueue::close`] when the writer has ended.
     ended: Condvar,
 }
 
-/// Part of the room that a record may use.
+/// Share of the capacity that a record may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum QueueRoom {
+pub(super) enum QueueShare {
     Whole,
-    /// For records that a flood may consist of, so that it displaces no others.
+    /// For records of unknown callers, so that a flood of them displaces no others.
     Half,
 }
 
 #[derive(Debug, Default)]
-struct WaitingRecords<O> {
+struct WaitingRecords<C> {
     /// In order, before `filling`.
     full: VecDeque<RecordBatch>,
     /// The batch that receives new records.
@@ -45,8 +45,8 @@ struct WaitingRecords<O> {
     limit: usize,
     /// Records lost after the last entry.
     lost: u64,
-    /// Orders that the writer has not received.
-    orders: Option<O>,
+    /// Messages that the writer has not received.
+    control: Option<C>,
     stage: QueueStage,
     /// Records that the writer has not released: it is writing them, or could not write them.
     held: HeldRecords,
@@ -101,16 +101,16 @@ pub(super) enum BatchEntry<'a> {
 
 /// Next task of the writer.
 #[derive(Debug)]
-pub(super) enum WriterTask<O> {
-    /// Carry out these orders.
-    Obey(O),
+pub(super) enum WriterTask<C> {
+    /// Apply these messages.
+    Control(C),
     /// Write the held records.
     Write,
     /// Exit.
     End,
 }
 
-impl<O: Default> BatchQueue<O> {
+impl<C: Default> BatchQueue<C> {
     /// Creates a queue of this many bytes.
     pub(super) fn new(limit: usize) -> Self {
         let waiting = Mutex::new(WaitingRecords { limit, ..WaitingRecords::default() });
@@ -127,19 +127,19 @@ impl<O: Default> BatchQueue<O> {
         self.waiting.lock().limit = limit;
     }
 
-    /// Changes the orders that the writer carries out before it writes further records.
-    pub(super) fn order(&self, change: impl FnOnce(&mut O)) {
-        change(self.waiting.lock().orders.get_or_insert_default());
+    /// Changes the messages that the writer applies before it writes further records.
+    pub(super) fn control(&self, change: impl FnOnce(&mut C)) {
+        change(self.waiting.lock().control.get_or_insert_default());
         self.writer.notify_one();
     }
 
     /// Adds a record. Returns false if there is no room, and counts it as lost.
     #[must_use]
-    pub(super) fn push(&self, record: &[u8], room: QueueRoom) -> bool {
+    pub(super) fn push(&self, record: &[u8], room: QueueShare) -> bool {
         let mut waiting = self.waiting.lock();
         let limit = match room {
-            QueueRoom::Whole => waiting.limit,
-            QueueRoom::Half => waiting.limit / 2,
+            QueueShare::Whole => waiting.limit,
+            QueueShare::Half => waiting.limit / 2,
         };
         let before = waiting.bytes;
         if before + record.len() > limit || waiting.stage == QueueStage::Ended {
@@ -175,7 +175,7 @@ impl<O: Default> BatchQueue<O> {
     /// others, and tries again after the `pause`. Otherwise the writer rests for the `pause`,
     /// unless many records are pending, so that it writes several together. The first record after
     /// a longer rest is written at once.
-    pub(super) fn next_task(&self, held: &mut RecordBatch, pause: Duration) -> WriterTask<O> {
+    pub(super) fn next_task(&self, held: &mut RecordBatch, pause: Duration) -> WriterTask<C> {
         let until = clock::real_now() + pause;
         let mut waiting = self.waiting.lock();
         waiting.note_written(held);
@@ -183,8 +183,8 @@ impl<O: Default> BatchQueue<O> {
             if waiting.stage == QueueStage::Ended {
                 return WriterTask::End;
             }
-            if let Some(orders) = waiting.orders.take() {
-                return WriterTask::Obey(orders);
+            if let Some(control) = waiting.control.take() {
+                return WriterTask::Control(control);
             }
             if !held.is_empty() {
                 if self.writer.wait_until(&mut waiting, until).timed_out() {
@@ -235,7 +235,7 @@ impl<O: Default> BatchQueue<O> {
     }
 }
 
-impl<O> WaitingRecords<O> {
+impl<C> WaitingRecords<C> {
     /// Returns the number of bytes at which the writer stops waiting for more.
     fn enough(&self) -> usize {
         WRITE_THRESHOLD_BYTES.min(self.limit / 4)

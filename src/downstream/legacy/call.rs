@@ -47,7 +47,7 @@ enum SessionStage {
     Ended,
 }
 
-/// The gateway that makes a call, and the snapshot that it is made under.
+/// The gateway that makes a call, and the snapshot for it.
 #[derive(Clone, Copy)]
 pub(super) struct CallBasis<'a> {
     pub(super) gateway: &'a Arc<Gateway>,

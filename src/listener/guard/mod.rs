@@ -226,7 +226,7 @@ pub struct QuotedExcerpt(String);
 
 impl QuotedExcerpt {
     fn of(text: &str) -> Self {
-        Self(clip(text, MAX_EXCERPT_CHARS).to_owned())
+        Self(clip(text, MAX_EXCERPT_BYTES).to_owned())
     }
 }
 
@@ -325,7 +325,7 @@ fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, AdmissionErro
 const INVALID_REQUEST: i32 = -32600;
 
 /// Limit of the characters of a client's value in a message.
-const MAX_EXCERPT_CHARS: usize = 100;
+const MAX_EXCERPT_BYTES: usize = 100;
 
 #[cfg(test)]
 mod tests;

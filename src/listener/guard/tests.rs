@@ -118,8 +118,8 @@ fn a_refusal_says_which_setting_would_allow_the_request() {
     assert_eq!(refusal.status(), StatusCode::FORBIDDEN);
     assert!(message.contains("`allowed_hosts`"), "{message}");
     assert!(
-        message.contains(&"e".repeat(MAX_EXCERPT_CHARS))
-            && !message.contains(&"e".repeat(MAX_EXCERPT_CHARS + 1))
+        message.contains(&"e".repeat(MAX_EXCERPT_BYTES))
+            && !message.contains(&"e".repeat(MAX_EXCERPT_BYTES + 1))
     );
     assert_eq!(body["error"]["code"], INVALID_REQUEST);
     assert!(body.get("id").is_none());

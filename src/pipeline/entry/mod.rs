@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 /// Identity of a request's sender besides its headers.
 #[derive(Clone, Copy)]
 pub struct EntryCredentials<'a> {
-    /// The resource that a token has to be for.
+    /// The required audience of a token.
     pub resource: Option<&'a ProtectedResource>,
     /// The verified certificate of the connection.
     pub certificate: Option<&'a Arc<ClientCertificate>>,

@@ -1,7 +1,7 @@
 //! Daily quotas: counts of calls since midnight UTC.
 //!
 //! The counts outlive snapshots and, in a file of `gateway.state_dir`, the process
-//! ([`quota_file`](quota_file)).
+//! ([`quota_file`]).
 
 pub(super) mod quota_file;
 pub(super) mod set_quotas;

@@ -42,7 +42,7 @@ impl Bucket {
                 Err(over_limit(name(), wait))
             }
             // The configuration refuses costs beyond a bucket's capacity.
-            Err(_) => Err(over_limit(name(), MAX_RATE_WAIT)),
+            Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
         }
     }
 }
@@ -98,7 +98,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
                 Err(over_limit(name(), wait))
             }
             // The configuration refuses costs beyond a bucket's capacity.
-            Err(_) => Err(over_limit(name(), MAX_RATE_WAIT)),
+            Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
         }
     }
 
@@ -141,7 +141,7 @@ fn quota(rate: Rate) -> Quota {
 }
 
 /// Wait of a call that exceeds a bucket's capacity.
-const MAX_RATE_WAIT: Duration = Duration::from_hours(24);
+const UNREACHABLE_RATE_WAIT: Duration = Duration::from_hours(24);
 
 /// Number of addresses at which full buckets are dropped.
 const MANY_ADDRESSES: usize = 100_000;

@@ -55,7 +55,7 @@ impl ConfigSource {
 }
 
 /// The configuration's interface to the system: [`SystemEnvironment`] in the program, a table in
-/// tests.
+/// tests. By default, commands are run and models are read as in the program.
 pub trait Environment {
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
@@ -71,7 +71,7 @@ pub trait Environment {
     /// # Errors
     /// [`CommandFault`].
     fn output(&self, line: &str) -> Result<String, CommandFault> {
-        output_of(line)
+        SystemEnvironment.output(line)
     }
 
     /// The bytes of a file of an embedding model, at most `max`.
@@ -79,7 +79,7 @@ pub trait Environment {
     /// # Errors
     /// [`FileError`].
     fn model_file(&self, path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
-        read_file(path, max)
+        SystemEnvironment.model_file(path, max)
     }
 
     /// The running program.
@@ -97,6 +97,14 @@ impl Environment for SystemEnvironment {
 
     fn text(&self, path: &Path) -> Result<String, FileError> {
         check_file_value(read_file(path, MAX_FILE_VALUE)?)
+    }
+
+    fn output(&self, line: &str) -> Result<String, CommandFault> {
+        output_of(line)
+    }
+
+    fn model_file(&self, path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+        read_file(path, max)
     }
 
     fn executable(&self) -> Option<PathBuf> {

@@ -1,7 +1,7 @@
 //! The wait before another attempt: a restart, a reconnect, another list request.
 //!
 //! A [`Backoff`] counts failures and returns the length of the next wait. The caller measures the
-//! time, provides the random numbers, waits, and decides when to give up. All loops that retry use
+//! time, provides the random numbers, waits, and decides when to give up. Loops whose waits grow use
 //! it.
 
 use std::time::Duration;

@@ -1,22 +1,22 @@
-//! Queue of pending audit records, and the orders to their writer.
+//! Queue of pending audit records, and the messages to their writer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::AuditSettings;
-use crate::batch_queue::{BatchQueue, QueueRoom};
+use crate::batch_queue::{BatchQueue, QueueShare};
 use crate::metrics::{AuditCounts, AuditFate};
 
 /// The queue. Callers that add to it never wait.
 #[derive(Debug)]
 pub(super) struct AuditQueue {
-    pub(super) records: BatchQueue<AuditOrders>,
+    pub(super) records: BatchQueue<AuditControl>,
     counts: AuditCounts,
 }
 
-/// Orders to the writer.
+/// Messages to the writer besides records.
 #[derive(Debug, Default)]
-pub(super) struct AuditOrders {
+pub(super) struct AuditControl {
     /// Write to the destination of these settings.
     pub(super) settings: Option<Arc<AuditSettings>>,
     /// Open the file again.
@@ -36,18 +36,18 @@ impl AuditQueue {
     /// Gives the writer new settings.
     pub(super) fn configure(&self, settings: &Arc<AuditSettings>) {
         self.records.set_limit(settings.queue_size);
-        self.records.order(|orders| orders.settings = Some(Arc::clone(settings)));
+        self.records.control(|control| control.settings = Some(Arc::clone(settings)));
     }
 
     pub(super) fn request_reopening(&self) {
-        self.records.order(|orders| orders.is_reopening = true);
+        self.records.control(|control| control.is_reopening = true);
     }
 
     /// Adds a record, or counts it as lost if there is no room. Records about unknown callers get
     /// half of the room.
     pub(super) fn push(&self, json: &[u8], is_of_stranger: bool) {
-        let room = if is_of_stranger { QueueRoom::Half } else { QueueRoom::Whole };
-        if !self.records.push(json, room) {
+        let share = if is_of_stranger { QueueShare::Half } else { QueueShare::Whole };
+        if !self.records.push(json, share) {
             self.counts.count(AuditFate::Dropped, 1);
         }
     }

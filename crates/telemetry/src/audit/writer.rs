@@ -10,7 +10,7 @@ use trunkline_core::backoff::Backoff;
 use trunkline_core::text::error_chain;
 
 use super::chain::ChainEnd;
-use super::queue::{AuditOrders, AuditQueue};
+use super::queue::{AuditControl, AuditQueue};
 use super::record::format_time;
 use super::sink::{AuditSink, Lines};
 use super::{AuditSettings, ChainMode};
@@ -75,7 +75,7 @@ impl AuditWriter {
         let mut pause = Duration::ZERO;
         loop {
             match self.queue.records.next_task(&mut self.held, pause) {
-                WriterTask::Obey(orders) => self.obey(orders),
+                WriterTask::Control(control) => self.apply(control),
                 WriterTask::Write => {}
                 WriterTask::End => break,
             }
@@ -84,11 +84,11 @@ impl AuditWriter {
         self.queue.records.note_end();
     }
 
-    fn obey(&mut self, orders: AuditOrders) {
-        if let Some(settings) = orders.settings {
+    fn apply(&mut self, control: AuditControl) {
+        if let Some(settings) = control.settings {
             self.configure(settings);
         }
-        if orders.is_reopening {
+        if control.is_reopening {
             self.reopen();
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
-use crate::batch_queue::{BatchEntry, BatchQueue, QueueRoom, RecordBatch, WriterTask};
+use crate::batch_queue::{BatchEntry, BatchQueue, QueueShare, RecordBatch, WriterTask};
 
 /// Accepts whole lines and never waits for the file descriptor.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl Drop for Flusher {
 impl Write for &Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // A lost line is reported by the writer.
-        let _ = self.0.push(line, QueueRoom::Whole);
+        let _ = self.0.push(line, QueueShare::Whole);
         Ok(line.len())
     }
 
