@@ -117,7 +117,7 @@ const AREAS: [Area; 4] = [
 /// renamed for another reason than to replace one are listed, too.
 const MECHANISMS: [(&str, &[&str]); 3] = [
     ("aead::", &["crypto/sealer.rs"]),
-    ("load_native_certs(", &["https/src/tls.rs"]),
+    ("load_native_certs", &["https/src/tls.rs"]),
     (
         "fs::rename(",
         &[
