@@ -65,17 +65,21 @@ impl Reply {
     }
 
     async fn next_piece(&mut self) -> Option<Piece> {
+        self.next_event().await.as_deref().map(read_event)
+    }
+
+    async fn next_event(&mut self) -> Option<String> {
         assert!(self.is_stream(), "an event stream, not {:?}", self.head);
         loop {
             if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
                 let event: Vec<u8> = self.unread.drain(..end + 2).collect();
-                let event = std::str::from_utf8(&event).unwrap();
+                let event = String::from_utf8(event).unwrap();
                 let field = |name: &str| {
                     event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
                 };
                 self.ids.extend(field("id: "));
                 self.retry = field("retry: ").map(|it| it.parse().unwrap()).or(self.retry);
-                return Some(read_event(event));
+                return Some(event);
             }
             let frame = self.body.frame().await?.expect("a whole stream");
             if let Ok(data) = frame.into_data() {
@@ -110,13 +114,14 @@ impl Reply {
         let status = self.status();
         let headers = self.head.headers.clone();
         if self.is_stream() {
-            let mut messages = Vec::new();
-            while let Some(piece) = self.next_piece().await {
-                if let Piece::Message(message) = piece {
+            let (mut messages, mut body) = (Vec::new(), String::new());
+            while let Some(event) = self.next_event().await {
+                if let Piece::Message(message) = read_event(&event) {
                     messages.push(message);
+                    body = data_of(&event);
                 }
             }
-            return Said { status, headers, messages, body: String::new(), streamed: true };
+            return Said { status, headers, messages, body, streamed: true };
         }
         let mut body = std::mem::take(&mut self.unread);
         while let Some(frame) = self.body.frame().await {
@@ -130,10 +135,15 @@ impl Reply {
     }
 }
 
-fn read_event(event: &str) -> Piece {
+/// Returns the data of an event.
+fn data_of(event: &str) -> String {
     let data: Vec<&str> =
         event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
-    match data.join("\n") {
+    data.join("\n")
+}
+
+fn read_event(event: &str) -> Piece {
+    match data_of(event) {
         data if data.is_empty() => Piece::Comment,
         data if event.starts_with("event: endpoint") => Piece::Endpoint(data),
         data => Piece::Message(serde_json::from_str(&data).unwrap()),
@@ -146,7 +156,8 @@ pub struct Said {
     pub headers: HeaderMap,
     /// All messages, ending with the answer.
     pub messages: Vec<Value>,
-    /// Text of a body that is not an event stream.
+    /// Text of the body, or of the last message of an event stream: a call that takes a second on a
+    /// busy machine gets a stream.
     pub body: String,
     pub streamed: bool,
 }
