@@ -198,9 +198,9 @@ async fn start_agent_with_gateway(on: Pairing) {
 
 async fn start_forty_servers(on: Pairing) {
     let [slow, quick] = [Upstream::start(on.server).await, Upstream::start(on.server).await];
-    slow.before_tools([Step::Pause(Duration::from_millis(3500))]);
+    slow.before_tools([Step::Pause(Duration::from_millis(10_500))]);
     let slow_lines = child_of_known_era(&slow);
-    let lines = child_of_known_era(&quick) + "start_timeout = \"3s\"\n";
+    let lines = child_of_known_era(&quick) + "start_timeout = \"10s\"\n";
     let mut builder = Gateway::alone().gateway("start_parallel = 4\nlist_wait = \"60s\"");
     for number in 0..40 {
         // The first four take longer than the others may.
