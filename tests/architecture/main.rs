@@ -4,6 +4,7 @@
 
 mod log_targets;
 mod manifests;
+mod mechanisms;
 mod paths;
 mod sources;
 
@@ -12,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manifests::{dependencies, manifest};
-use paths::{expand, is_word, paths, uses};
+use paths::{expand, paths, uses};
 use sources::{Source, root, source_folders, sources, sources_below};
 
 /// The libraries in the order of use: a library uses those of later groups, none of its own or an
@@ -111,26 +112,6 @@ const AREAS: [Area; 4] = [
         ],
         against: &[],
     },
-];
-
-/// Calls that only the home of a mechanism makes, and the files of this mechanism. Files that are
-/// renamed for another reason than to replace one are listed, too.
-const MECHANISMS: [(&str, &[&str]); 3] = [
-    ("aead::", &["crypto/sealer.rs"]),
-    ("load_native_certs", &["https/src/tls.rs"]),
-    (
-        "fs::rename(",
-        &[
-            "codec/replace_file.rs",
-            // The draft is a database, which syncs itself.
-            "vault/file.rs",
-            // Numbers old files.
-            "audit/rotation.rs",
-            // Name folders once they are complete.
-            "sandbox/temporary.rs",
-            "sandbox/user.rs",
-        ],
-    ),
 ];
 
 #[test]
@@ -297,67 +278,6 @@ fn every_crate_and_module_is_in_the_architectures_tables() {
 }
 
 /// Code that is longer or less plain than it could be, for speed.
-#[test]
-fn code_that_exists_for_speed_names_its_measured_gain() {
-    let sources = sources();
-    for file in [
-        "src/outline.rs",
-        "src/walk/mod.rs",
-        "schema/glance.rs",
-        "condition/split.rs",
-        "listener/woken.rs",
-    ] {
-        let source = sources.iter().find(|source| source.path.ends_with(file));
-        let text = source.expect("the file is there").text.strip_prefix("//! Performance: ");
-        let gain = text.and_then(|text| text.split("//!\n").next());
-        let has_figure = gain.is_some_and(|gain| gain.contains(|c: char| c.is_ascii_digit()));
-        assert!(has_figure, "{file}: begin with `//! Performance:` and the measured gain");
-    }
-}
-
-#[test]
-fn each_mechanism_has_one_home() {
-    let sources = sources();
-    for (mark, homes) in MECHANISMS {
-        let mut found: Vec<_> = sources
-            .iter()
-            .filter(|file| file.code().contains(mark))
-            .map(|file| file.path.display().to_string())
-            .collect();
-        found.retain(|path| !homes.iter().any(|home| path.ends_with(home)));
-        assert!(found.is_empty(), "{mark} belongs to {homes:?}; see decision 68: {found:?}");
-        for home in homes {
-            let is_used = |file: &Source| file.path.ends_with(home) && file.code().contains(mark);
-            assert!(sources.iter().any(is_used), "{home} has no {mark}: remove it from the list");
-        }
-    }
-}
-
-/// The rest of the crate asks the `Environment` of the reading, so that tests and other commands can
-/// replace the system.
-#[test]
-fn only_the_source_of_a_configuration_reads_files_and_variables_and_runs_programs() {
-    let folder = root().join("crates/config/src");
-    let marks = ["std::fs", "std::env", "fs::", "File::open", "read_file(", "Command::new"];
-    let mut found = Vec::new();
-    let mut count = 0;
-    for file in sources_below(&folder) {
-        let code = file.code();
-        let used = marks.into_iter().filter(|mark| {
-            let mut places = code.match_indices(mark);
-            places.any(|(at, _)| !code[..at].ends_with(is_word))
-        });
-        let used: Vec<_> = used.collect();
-        match file.module().as_str() {
-            "source" => count += used.len(),
-            _ if used.is_empty() => {}
-            _ => found.push((file.path, used)),
-        }
-    }
-    assert!(found.is_empty(), "these belong to crates/config/src/source: {found:?}");
-    assert!(count >= 3, "the source reads files and variables, and runs programs");
-}
-
 #[test]
 fn unsafe_code_is_forbidden() {
     let workspace = manifest("");
