@@ -126,15 +126,15 @@ impl Setting for SubstitutedText {
     type Value = String;
 
     fn kind_word() -> String {
-        "text, with substitution".into()
+        Secret::kind_word()
     }
 
     fn example_value() -> String {
-        "\"${env:NAME}\"".into()
+        Secret::example_value()
     }
 
     fn correction() -> String {
-        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
+        Secret::correction()
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<String> {
