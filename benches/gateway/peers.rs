@@ -276,7 +276,7 @@ impl Told {
             Ok(contest) => {
                 let rate = contest.rounds[0][0].per_second().max(0.1);
                 let enough = Duration::from_secs_f64(ENOUGH / rate);
-                let span = Span { measured: enough.clamp(span.measured, LONGEST), ..*span };
+                let span = Span { measured: enough.clamp(span.measured, MAX_TURN_TIME), ..*span };
                 let proxy = Way::new("proxy", proxy.url.clone(), era, DIRECT).by(proxy);
                 case(vec![proxy, own], &span).try_hold(&span).await.map(|it| figures(&it))
             }
@@ -353,7 +353,7 @@ const FEW: u64 = 32;
 /// The number of calls that a turn should have.
 const ENOUGH: f64 = 40.0;
 /// Maximum duration of a turn.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_TURN_TIME: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_secs(2);
 /// Time limit for a request outside the measurement.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -66,7 +66,7 @@ pub(super) fn definition_digests(
 
 /// Returns a server's own name for a page: clipped, and without invisible characters.
 pub(super) fn shown_name(native: &NativeName) -> String {
-    escape_invisible(&escape_controls(clip(native.as_str(), LONGEST_NAME)))
+    escape_invisible(&escape_controls(clip(native.as_str(), MAX_SHOWN_NAME_BYTES)))
 }
 
 /// Returns the page, or `304 Not Modified` for a client that has it. The order in which servers
@@ -113,7 +113,7 @@ fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 /// Limit of the bytes of a name on a page.
-const LONGEST_NAME: usize = 256;
+const MAX_SHOWN_NAME_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {

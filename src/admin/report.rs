@@ -336,7 +336,7 @@ fn definitions(snapshot: &Snapshot, member: &SnapshotServer) -> DefinitionStatus
         fault: snapshot.screen.fault_of(name).map(str::to_owned),
         held,
         reported: found.len() - held,
-        found: found.iter().take(MOST_FINDINGS).map(definition_finding).collect(),
+        found: found.iter().take(MAX_SHOWN_FINDINGS).map(definition_finding).collect(),
     }
 }
 
@@ -425,4 +425,4 @@ fn digest_of(catalog: &Catalog) -> String {
 }
 
 /// Limit of a server's definitions in the status.
-const MOST_FINDINGS: usize = 100;
+const MAX_SHOWN_FINDINGS: usize = 100;

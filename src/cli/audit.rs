@@ -60,7 +60,7 @@ pub(super) fn run(command: &AuditCommand) -> ExitCode {
 enum AuditCommandError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("the key in {} has fewer than {} bytes", path.display(), ChainKey::SHORTEST)]
+    #[error("the key in {} has fewer than {} bytes", path.display(), ChainKey::MIN_BYTES)]
     ShortKey { path: PathBuf },
 }
 

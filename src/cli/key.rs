@@ -60,7 +60,7 @@ pub(super) enum KeyError {
 pub(super) fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
     if args.hash {
         let mut text = String::new();
-        io::stdin().take(MOST_READ).read_to_string(&mut text).map_err(KeyError::Read)?;
+        io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text).map_err(KeyError::Read)?;
         return Ok(format!("{}\n", hash(validate_key(&text)?)));
     }
     let key = random_key()?;
@@ -107,7 +107,7 @@ fn quote_name(name: &str) -> String {
 /// The prefix of every key.
 const KEY_PREFIX: &str = "tlk_";
 /// Maximum bytes of standard input: slightly more than the longest key.
-const MOST_READ: u64 = 1024;
+const MAX_INPUT_BYTES: u64 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -138,7 +138,7 @@ impl LoggedUsage {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = (&mut log).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+            let read = (&mut log).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
             if read == 0 {
                 return Ok(());
             }
@@ -270,4 +270,4 @@ impl UnusedTools<'_> {
 }
 
 /// Maximum bytes of a line in a log.
-const LONGEST_LINE: u64 = 4 << 20;
+const MAX_LINE_BYTES: u64 = 4 << 20;

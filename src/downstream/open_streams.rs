@@ -48,8 +48,8 @@ impl OpenStreams {
         let mut narrowed = self.narrowed.lock();
         let own = narrowed.entry(holder.clone()).or_default();
         let distinguished = bounds.each < bounds.all;
-        if distinguished && own.len() >= MOST_NARROWINGS && !own.contains_key(query) {
-            return Err(Failure::TooManyStreams { limit: MOST_NARROWINGS });
+        if distinguished && own.len() >= MAX_QUERIES_PER_CLIENT && !own.contains_key(query) {
+            return Err(Failure::TooManyStreams { limit: MAX_QUERIES_PER_CLIENT });
         }
         *own.entry(Arc::clone(query)).or_default() += 1;
         drop(narrowed);
@@ -98,4 +98,4 @@ impl McpService {
 }
 
 /// Limit of the queries among the streams of one client, where clients can be distinguished.
-const MOST_NARROWINGS: usize = 16;
+const MAX_QUERIES_PER_CLIENT: usize = 16;

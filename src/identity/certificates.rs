@@ -58,8 +58,12 @@ impl ClientCertificate {
             GeneralName::IPAddress(bytes) => ip_address(bytes).map(CertificateName::Ip),
             _ => None,
         });
-        let names =
-            subject.into_iter().chain(common).chain(alternatives).take(MOST_NAMES).collect();
+        let names = subject
+            .into_iter()
+            .chain(common)
+            .chain(alternatives)
+            .take(MAX_CERTIFICATE_NAMES)
+            .collect();
         let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest = KeyHash::new(sha256(der));
         Ok(Self { names, expires: Duration::from_secs(expires), digest })
@@ -136,7 +140,7 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Limit of one certificate's names that are looked up.
-const MOST_NAMES: usize = 100;
+const MAX_CERTIFICATE_NAMES: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -305,7 +305,7 @@ impl Identity {
                 let value = part.splitn(2, |byte| *byte == b'=').nth(1);
                 is_key(part) || value.is_some_and(is_key)
             };
-            let shown = is_key(value) || parts.by_ref().take(MOST_PARTS).any(shows_key);
+            let shown = is_key(value) || parts.by_ref().take(MAX_CREDENTIAL_PARTS).any(shows_key);
             shown || parts.next().is_some()
         };
         if headers.get_all(header::AUTHORIZATION).iter().any(holds_key) {
@@ -473,7 +473,7 @@ const BEARER_SCHEME: &[u8] = b"Bearer ";
 /// Limit of the bytes of a key that is hashed.
 const MAX_KEY_BYTES: usize = 512;
 /// Limit of the parts of credentials that are checked.
-const MOST_PARTS: usize = 64;
+const MAX_CREDENTIAL_PARTS: usize = 64;
 
 #[cfg(test)]
 mod tests;

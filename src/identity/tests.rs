@@ -144,7 +144,7 @@ fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
 
 #[test]
 fn a_key_among_other_credentials_is_never_forwarded() {
-    let many = format!("X {}", "a ".repeat(MOST_PARTS));
+    let many = format!("X {}", "a ".repeat(MAX_CREDENTIAL_PARTS));
     for (shown, is_kept) in [
         ("Basic one", false),
         ("Token one,", false),

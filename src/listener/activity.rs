@@ -20,7 +20,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::unread::{LARGEST_UNCOUNTED, UnreadPiece, UnwrittenBytes, UnwrittenResponse};
+use super::unread::{MAX_UNCOUNTED_BYTES, UnreadPiece, UnwrittenBytes, UnwrittenResponse};
 use crate::downstream::Refused;
 
 /// The requests of one connection, as far as time limits are concerned.
@@ -113,8 +113,8 @@ impl Activity {
     /// Returns true if so many requests in a row were not served that the connection has to be
     /// closed.
     fn is_used_up(&self) -> bool {
-        self.refusals.load(Relaxed) >= MOST_REFUSALS
-            || self.preflights.load(Relaxed) >= MOST_PREFLIGHTS
+        self.refusals.load(Relaxed) >= MAX_REFUSALS
+            || self.preflights.load(Relaxed) >= MAX_PREFLIGHTS
     }
 
     /// Returns the action that is due at `now`, with `first` for the first request and `idle`
@@ -257,7 +257,7 @@ impl<B: Body<Data = Bytes>> TrackedBody<B> {
         let this = self.project();
         let mut frame = ready!(this.inner.poll_frame(cx));
         if let (Some(Ok(frame)), Some(Busy(activity))) = (&mut frame, this.busy)
-            && let Some(piece) = frame.data_mut().filter(|piece| piece.len() > LARGEST_UNCOUNTED)
+            && let Some(piece) = frame.data_mut().filter(|piece| piece.len() > MAX_UNCOUNTED_BYTES)
         {
             let response = this.unwritten.clone().or_else(|| activity.unwritten.count(piece.len()));
             if let Some(response) = response {
@@ -292,10 +292,10 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
             && let Some(piece) = frame.data_mut()
         {
             unread.offer(piece.len(), ready_bytes(&*this.inner));
-            if this.inner.is_end_stream() && piece.len() > LONGEST_END {
+            if this.inner.is_end_stream() && piece.len() > MAX_UNREAD_END_BYTES {
                 // hyper is done with a stream once it has handed over the last piece, even if the
                 // client takes little of it. This leaves only a small piece to hand over.
-                *this.end = Some(piece.split_off(piece.len() - LONGEST_END));
+                *this.end = Some(piece.split_off(piece.len() - MAX_UNREAD_END_BYTES));
             }
         }
         Poll::Ready(frame)
@@ -321,13 +321,13 @@ fn ready_bytes(body: &impl Body) -> usize {
 
 /// Limit of refused requests in a row before the connection is closed: a client may first send a
 /// request without a key, and once more with an expired one.
-const MOST_REFUSALS: usize = 3;
+const MAX_REFUSALS: usize = 3;
 /// Limit of answered preflights in a row: a page sends each before a request, perhaps several at
 /// once.
-const MOST_PREFLIGHTS: usize = 10;
+const MAX_PREFLIGHTS: usize = 10;
 const CLOSE_CONNECTION: HeaderValue = HeaderValue::from_static("close");
 /// Bytes of a response over HTTP/2 that may be left unread without a time limit.
-const LONGEST_END: usize = 1024;
+const MAX_UNREAD_END_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -397,8 +397,8 @@ mod tests {
             activity.note_served();
             assert!(matches!(activity.due(begun + FIRST * 2, FIRST, IDLE), Due::Look(_)));
         };
-        looks(MOST_REFUSALS, Activity::note_refused);
-        looks(MOST_PREFLIGHTS, Activity::note_preflight);
+        looks(MAX_REFUSALS, Activity::note_refused);
+        looks(MAX_PREFLIGHTS, Activity::note_preflight);
     }
     /// Builds the body of a response over HTTP/1.1.
     async fn tracked<B: Body<Data = Bytes> + Send + 'static>(
@@ -416,9 +416,9 @@ mod tests {
 
     #[tokio::test]
     async fn large_responses_count_as_unwritten_from_their_beginning_to_their_last_byte() {
-        const LARGE: usize = LARGEST_UNCOUNTED + 1;
+        const LARGE: usize = MAX_UNCOUNTED_BYTES + 1;
         let activity = Activity::new(clock::now());
-        let small = Bytes::from(vec![0; LARGEST_UNCOUNTED]);
+        let small = Bytes::from(vec![0; MAX_UNCOUNTED_BYTES]);
         let large = Bytes::from(vec![0; LARGE]);
         let whole = tracked(&activity, Full::new(large.clone())).await;
         assert_eq!(activity.unwritten(), LARGE, "before it is asked for");

@@ -138,7 +138,7 @@ async fn before<T>(
 /// method of HTTP/1 begins with them. The bytes stay in the socket.
 async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
     let mut start = [0; HTTP2_PREFACE.len()];
-    let mut nap = SHORTEST_NAP;
+    let mut nap = MIN_NAP;
     loop {
         let seen = socket.peek(&mut start).await?;
         let seen = start.get(..seen).unwrap_or_default();
@@ -154,7 +154,7 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
         // Only `P` or `PR` so far: a socket is readable as long as it has any bytes, so waiting for
         // readiness would spin. Rare, and bounded by the caller's deadline.
         sleep(nap).await;
-        nap = (nap * 2).min(LONGEST_NAP);
+        nap = (nap * 2).min(MAX_NAP);
     }
 }
 
@@ -333,8 +333,8 @@ const SEND_BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Bytes of all bodies together that it may send ahead.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
-const SHORTEST_NAP: Duration = Duration::from_millis(1);
-const LONGEST_NAP: Duration = Duration::from_millis(50);
+const MIN_NAP: Duration = Duration::from_millis(1);
+const MAX_NAP: Duration = Duration::from_millis(50);
 
 /// Time limit to close an idle connection (HTTP/2: GOAWAY, ping, GOAWAY).
 const LAST_WORD: Duration = Duration::from_secs(1);

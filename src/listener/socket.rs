@@ -178,7 +178,7 @@ impl Door {
             listener,
             addresses: Arc::default(),
             refusals,
-            pause: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
+            pause: Backoff::new(MIN_ACCEPT_PAUSE, MAX_ACCEPT_PAUSE),
             is_full: false,
         }
     }
@@ -328,8 +328,8 @@ fn is_clients(fault: &io::Error) -> bool {
     matches!(fault.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Limits of sending 503: clients at a time, time for each, and bytes to read from each.
 const MAX_REFUSALS: usize = 32;

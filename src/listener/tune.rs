@@ -17,7 +17,7 @@ pub(super) fn tune(socket: &TcpStream, stall: Duration) -> io::Result<()> {
         return Ok(());
     }
     // Probes detect a client that vanished while nothing was being sent.
-    let step = (stall / KEEPALIVE_PROBES).max(SHORTEST_STEP);
+    let step = (stall / KEEPALIVE_PROBES).max(MIN_KEEPALIVE_STEP);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, step)?;
     sockopt::set_tcp_keepintvl(socket, step)?;
@@ -33,4 +33,4 @@ pub(super) fn tune(socket: &TcpStream, stall: Duration) -> io::Result<()> {
 
 const KEEPALIVE_PROBES: u32 = 3;
 /// The kernel counts in whole seconds.
-const SHORTEST_STEP: Duration = Duration::from_secs(1);
+const MIN_KEEPALIVE_STEP: Duration = Duration::from_secs(1);

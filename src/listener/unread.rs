@@ -103,7 +103,7 @@ struct UnwrittenPiece {
 impl UnwrittenBytes {
     /// Counts the ready bytes of a response, if it is large.
     pub(super) fn count(self: &Arc<Self>, bytes: usize) -> Option<Arc<UnwrittenResponse>> {
-        (bytes > LARGEST_UNCOUNTED).then(|| {
+        (bytes > MAX_UNCOUNTED_BYTES).then(|| {
             self.0.fetch_add(bytes, Relaxed);
             Arc::new(UnwrittenResponse { all: Arc::clone(self), bytes })
         })
@@ -272,6 +272,6 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 }
 
 /// Limit of the bytes of a response over HTTP/1.1 that are not counted.
-pub(super) const LARGEST_UNCOUNTED: usize = 64 * 1024;
+pub(super) const MAX_UNCOUNTED_BYTES: usize = 64 * 1024;
 /// Time for which the responses of an HTTP/1.1 connection may exceed the limit.
 const OVER_LIMIT_GRACE: Duration = Duration::from_secs(1);

@@ -153,7 +153,10 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
             .prefix_of(&member.config.name)
             .map(|prefix| format!("The names of its tools and prompts begin with `{prefix}`.\n\n"));
         let prefix = prefix.unwrap_or_default();
-        let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
+        let section = format!(
+            "## {name}\n\n{prefix}{}",
+            ellipsize(text, MAX_SERVER_INSTRUCTION_BYTES).trim()
+        );
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
         if before.len() + section.len() > MAX_INSTRUCTIONS_BYTES {
             // The gateway's own instructions come from the operator: no length limit.
@@ -208,4 +211,4 @@ fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
 /// Limit of the bytes of all servers' instructions together.
 const MAX_INSTRUCTIONS_BYTES: usize = 32 * 1024;
 /// Limit of the bytes of one server's instructions among several.
-const MOST_OF_ONE: usize = 4 * 1024;
+const MAX_SERVER_INSTRUCTION_BYTES: usize = 4 * 1024;

@@ -86,7 +86,7 @@ fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
     let members = Members::parse(call.params.arguments()?).ok()?;
     let name = text(members.find("name")?)?;
     let others = members.0.iter().filter(|(key, _)| key != "name" && key != "arguments");
-    let others: Vec<_> = others.map(|(key, _)| clip(key, LONGEST_TEXT)).collect();
+    let others: Vec<_> = others.map(|(key, _)| clip(key, MAX_LINE_TEXT_BYTES)).collect();
     let raw = view.catalog.listed_tool(&name).filter(|_| !others.is_empty())?;
     let line = format!(
         "{} belong(s) in `arguments`, the object with the arguments of {name}",
@@ -145,7 +145,7 @@ async fn run_search<T: Send + 'static>(
     search: impl FnOnce(&Snapshot) -> T + Send + 'static,
 ) -> Result<T, Failure> {
     let failure = Failure::OverLimit { limit: "searches".into(), retry_after: SEARCH_RETRY_AFTER };
-    let patience = Patience { longest: LONGEST_WAIT, failure };
+    let patience = Patience { longest: MAX_SEARCH_WAIT, failure };
     let used = Arc::clone(snapshot);
     snapshot.policy.large_work().run(holder, patience, move || search(&used)).await
 }
@@ -302,7 +302,7 @@ fn line_of(kind: Kind, found: &FoundElement, functions: &[CodeFunction]) -> Stri
     match member("description").or_else(|| member("title")).or_else(|| member("name")) {
         Some(words) => {
             let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("{name} — {}", clip(&words, LONGEST_TEXT))
+            format!("{name} — {}", clip(&words, MAX_LINE_TEXT_BYTES))
         }
         None => name.into_owned(),
     }
@@ -323,7 +323,7 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
         let found = view.catalog.listed_tool(&name);
         let found = found.or_else(|| view.catalog.listed_tool(&named(&name)?.public));
         match found {
-            Some(raw) if size + raw.len() <= MOST_DESCRIBED => {
+            Some(raw) if size + raw.len() <= MAX_DESCRIBED_BYTES => {
                 size += raw.len();
                 described.push(String::from_utf8_lossy(&raw).into_owned());
             }
@@ -347,7 +347,8 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
 
 /// Returns names of tools that resemble an unknown one.
 fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
-    let asked = AskedSearch { kind: Kind::Tools, query: name, limit: MOST_SIMILAR, vector: None };
+    let asked =
+        AskedSearch { kind: Kind::Tools, query: name, limit: MAX_SUGGESTED_NAMES, vector: None };
     let found = snapshot.search_names(view, asked);
     let names = found.iter().filter_map(|one| listed_name(&one.raw).map(Cow::into_owned));
     names.collect()
@@ -358,7 +359,7 @@ fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
 pub(super) fn explain_violations(violations: ArgumentsError, raw: &[u8]) -> Failure {
     let members = Members::parse(raw).ok();
     let schema = members.and_then(|members| members.find("inputSchema")).map(RawValue::get);
-    let schema = schema.filter(|schema| schema.len() <= LONGEST_SCHEMA);
+    let schema = schema.filter(|schema| schema.len() <= MAX_SHOWN_SCHEMA_BYTES);
     Failure::InvalidArguments(match schema {
         Some(schema) => violations.with_schema(schema),
         None => violations,
@@ -383,12 +384,12 @@ fn intent_of(snapshot: &Snapshot, view: &View, name: &str) -> Option<CallIntent>
 /// Fault of arguments that fit their schema but cannot be read.
 const NO_ARGUMENTS: ParamsFault = ParamsFault::Missing { member: "arguments" };
 /// Limit of a search's wait for other searches, and the time after which it may be tried again.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_SEARCH_WAIT: Duration = Duration::from_secs(10);
 const SEARCH_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Limit of the bytes of an element's text in a line, and of the schema that a refusal carries.
-const LONGEST_TEXT: usize = 160;
-const LONGEST_SCHEMA: usize = 16 << 10;
+const MAX_LINE_TEXT_BYTES: usize = 160;
+const MAX_SHOWN_SCHEMA_BYTES: usize = 16 << 10;
 /// Limit of the bytes of all definitions in one answer.
-const MOST_DESCRIBED: usize = 256 << 10;
+const MAX_DESCRIBED_BYTES: usize = 256 << 10;
 /// Limit of the names suggested for an unknown one.
-const MOST_SIMILAR: usize = 3;
+const MAX_SUGGESTED_NAMES: usize = 3;

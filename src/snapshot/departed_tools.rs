@@ -138,9 +138,9 @@ fn bound_names(departed: &mut HashMap<PublicName, DepartedTool>) {
     for (name, tool) in &*departed {
         by_server.entry(tool.server.clone()).or_default().push((tool.at, name.clone()));
     }
-    for names in by_server.values_mut().filter(|names| names.len() > MOST_NAMES) {
+    for names in by_server.values_mut().filter(|names| names.len() > MAX_DEPARTED_NAMES) {
         names.sort_unstable();
-        for (_, name) in names.drain(..names.len() - MOST_NAMES) {
+        for (_, name) in names.drain(..names.len() - MAX_DEPARTED_NAMES) {
             departed.remove(&name);
         }
     }
@@ -150,13 +150,13 @@ fn bound_names(departed: &mut HashMap<PublicName, DepartedTool>) {
 /// capabilities, the oldest of these first.
 #[allow(clippy::mutable_key_type, reason = "the log state of rules is not part of a key")]
 fn bound_views(all: &mut HashMap<ViewKey, ViewMemory>) {
-    if all.len() <= MOST_VIEWS {
+    if all.len() <= MAX_DEPARTED_VIEWS {
         return;
     }
     let mut keys: Vec<_> =
         all.iter().map(|(key, memory)| (is_configured(key), memory.at, key.clone())).collect();
     keys.sort_unstable_by_key(|(is_configured, at, _)| (*is_configured, *at));
-    for (_, _, key) in keys.drain(..keys.len() - MOST_VIEWS) {
+    for (_, _, key) in keys.drain(..keys.len() - MAX_DEPARTED_VIEWS) {
         all.remove(&key);
     }
 }
@@ -170,9 +170,9 @@ impl fmt::Debug for DepartedTools {
 /// Time for which a removed tool is remembered.
 const DEPARTED_TOOL_TIME: Duration = Duration::from_mins(10);
 /// Limit of the remembered names of one server in a view.
-const MOST_NAMES: usize = 256;
+const MAX_DEPARTED_NAMES: usize = 256;
 /// Limit of the views with remembered names.
-const MOST_VIEWS: usize = 256;
+const MAX_DEPARTED_VIEWS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -245,7 +245,7 @@ mod tests {
             let abilities = Some(Abilities::parse(raw.as_bytes()));
             ViewKey { abilities, ..ViewKey::default() }
         };
-        let made_up = (0..MOST_VIEWS).map(|number| match number % 2 {
+        let made_up = (0..MAX_DEPARTED_VIEWS).map(|number| match number % 2 {
             0 => narrowed(number),
             _ => able(number),
         });
@@ -259,7 +259,7 @@ mod tests {
         }
         all.note(&snapshot, &snapshot, start + Duration::from_secs(1));
         let kept = all.0.lock();
-        assert_eq!(kept.len(), MOST_VIEWS);
+        assert_eq!(kept.len(), MAX_DEPARTED_VIEWS);
         // The view of the snapshot itself counts as another one.
         assert!((0..9).all(|number| kept.contains_key(&profile(number))));
         for (number, key) in made_up.iter().enumerate() {

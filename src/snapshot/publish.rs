@@ -18,7 +18,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger};
-use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
+use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MAX_EVENT_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
 use crate::upstream::{self, GrantBook, LoginRelays, ServerContext, SubscriptionHub};
@@ -361,7 +361,7 @@ fn follow_embedder(snapshot: &Arc<Snapshot>, surroundings: &ServerContext) {
 /// Logs and counts the findings in the definitions of servers.
 fn report_definitions(surroundings: &ServerContext, news: &[DefinitionNews]) {
     for DefinitionNews { server, found } in news {
-        let told = found.iter().take(MOST_DEFINITIONS_LOGGED).map(|one| {
+        let told = found.iter().take(MAX_LOGGED_DEFINITIONS).map(|one| {
             let reasons: Vec<_> = one.reasons.iter().map(ToString::to_string).collect();
             let name = escape_controls(clip(one.native.as_str(), 120));
             format!("{} {name} ({})", one.kind.noun(), reasons.join(", "))
@@ -404,12 +404,12 @@ fn send_list_changed(events: &EventSender, before: &Snapshot, next: &Snapshot) {
     let gone = before.servers().filter(|member| next.server(&member.config.name).is_none());
     let servers = next.servers().chain(gone).map(|member| &member.config.name);
     let servers = servers.filter(|name| !is_same(name)).map(ServerName::as_str);
-    let servers: Vec<_> = servers.take(MOST_SERVERS).collect();
+    let servers: Vec<_> = servers.take(MAX_EVENT_SERVERS).collect();
     events.send(&LifecycleEvent::ListChanged { lists: &lists, servers: &servers });
 }
 
 /// Limit of a server's definitions in one line of the log.
-const MOST_DEFINITIONS_LOGGED: usize = 20;
+const MAX_LOGGED_DEFINITIONS: usize = 20;
 
 #[cfg(test)]
 mod tests;

@@ -134,7 +134,7 @@ impl TokenLedger {
         let counter = counter.get_or_insert_with(TokenCounter::load);
         let tokens = counter.count(&String::from_utf8_lossy(raw));
         let mut counts = self.counts.lock();
-        if counts.len() >= MOST_COUNTS {
+        if counts.len() >= MAX_TOKEN_COUNTS {
             counts.clear();
         }
         counts.insert(key, tokens);
@@ -246,4 +246,4 @@ impl fmt::Debug for TokenLedger {
 }
 
 /// Limit of the definitions with kept counts.
-const MOST_COUNTS: usize = 100_000;
+const MAX_TOKEN_COUNTS: usize = 100_000;

@@ -169,7 +169,7 @@ pub(super) struct VersionedKey<'a> {
 impl ViewCache {
     pub(super) fn new(maker: ViewBuilder, config: &Config) -> Self {
         let each = if config.share_of(MAX_CACHED_VIEWS) < MAX_CACHED_VIEWS {
-            MOST_EACH
+            MAX_VIEWS_PER_CLIENT
         } else {
             MAX_CACHED_VIEWS
         };
@@ -246,7 +246,7 @@ impl CachedViews {
         while self.views.values().filter(|cached| is_own(cached)).count() >= each {
             self.remove_oldest(is_own);
         }
-        while self.views.len() >= MAX_CACHED_VIEWS || self.held + size > MOST_BYTES {
+        while self.views.len() >= MAX_CACHED_VIEWS || self.held + size > MAX_VIEW_BYTES {
             let removed = self.remove_oldest(is_own)
                 || self.remove_oldest(|cached| cached.holder.is_some())
                 || self.remove_oldest(|_| true);
@@ -344,9 +344,9 @@ const MIN_VIEW_WEIGHT: usize = 4096;
 /// Limit of the views that one snapshot keeps: under rules, two for each set of rights.
 const MAX_CACHED_VIEWS: usize = 1024;
 /// Limit of the views of one client, where clients can be distinguished.
-const MOST_EACH: usize = 32;
+const MAX_VIEWS_PER_CLIENT: usize = 32;
 /// Limit of their bytes; the newest view is always kept.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_VIEW_BYTES: usize = 128 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -414,7 +414,7 @@ mod tests {
         assert!(!world.makes(&profile_key(), ONE), "it is not one client's");
         let mut made = world.views.made();
         assert_eq!(made.held, made.views.values().map(|cached| cached.size).sum::<usize>());
-        made.make_room(MOST_BYTES - 10 * MIN_VIEW_WEIGHT, None, MAX_CACHED_VIEWS);
+        made.make_room(MAX_VIEW_BYTES - 10 * MIN_VIEW_WEIGHT, None, MAX_CACHED_VIEWS);
         assert!(
             made.held <= 10 * MIN_VIEW_WEIGHT && !made.views.is_empty(),
             "large ones make room, too"
@@ -423,26 +423,26 @@ mod tests {
 
     #[test]
     fn views_of_one_client_push_out_none_of_another() {
-        let world = World::new(MOST_EACH);
+        let world = World::new(MAX_VIEWS_PER_CLIENT);
         assert!(world.makes(&key(0), OTHER));
         for number in 1..=3 * MAX_CACHED_VIEWS {
             assert!(world.makes(&key(number), ONE));
         }
         assert!(!world.makes(&key(0), OTHER));
-        assert_eq!(world.views.made().views.len(), 1 + MOST_EACH);
+        assert_eq!(world.views.made().views.len(), 1 + MAX_VIEWS_PER_CLIENT);
     }
 
     #[test]
     fn large_views_of_one_client_push_out_none_of_another() {
-        let world = World::new(MOST_EACH);
+        let world = World::new(MAX_VIEWS_PER_CLIENT);
         assert!(world.makes(&key(0), OTHER));
         for number in 1..=10 {
             assert!(world.makes(&key(number), ONE));
         }
         world.views.made().make_room(
-            MOST_BYTES - 3 * MIN_VIEW_WEIGHT,
+            MAX_VIEW_BYTES - 3 * MIN_VIEW_WEIGHT,
             Some(&holder(ONE)),
-            MOST_EACH,
+            MAX_VIEWS_PER_CLIENT,
         );
         assert!(!world.makes(&key(0), OTHER));
         assert!(!world.makes(&key(10), ONE) && world.makes(&key(1), ONE));

@@ -94,7 +94,8 @@ async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
                 backoff.next_wait().min(known.source.refresh)
             }
         };
-        let fetched = fetched.map_err(|fault| clip(&error_chain(&fault), LONGEST_FAULT).into());
+        let fetched =
+            fetched.map_err(|fault| clip(&error_chain(&fault), MAX_SHOWN_FAULT_BYTES).into());
         known.fetch_ended(fetched, clock::unix_now());
         let wanted = known.wanted();
         drop(known);
@@ -143,11 +144,11 @@ async fn discover(
             metadata.map_err(|_| KeyFetchFault::Metadata { url: url.clone() })?;
         // RFC 8414, 3.3: identical, or nothing in the document may be used.
         if !source.issuers.contains(&metadata.issuer) {
-            let found = clip(&metadata.issuer, LONGEST_NAME).to_owned();
+            let found = clip(&metadata.issuer, MAX_SHOWN_NAME_BYTES).to_owned();
             return Err(KeyFetchFault::OtherIssuer { url, found });
         }
         let keys = Url::parse(&metadata.jwks_uri).ok().filter(is_safe_url);
-        let found = || clip(&metadata.jwks_uri, LONGEST_NAME).to_owned();
+        let found = || clip(&metadata.jwks_uri, MAX_SHOWN_NAME_BYTES).to_owned();
         return keys.ok_or_else(|| KeyFetchFault::UnsafeKeys { found: found() });
     }
     Err(KeyFetchFault::NoMetadata { issuer: issuer.to_string() })
@@ -176,8 +177,8 @@ const FETCH_TIME: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(1);
 /// Maximum number of bytes of a reason in the status, and of a name in a reason.
-const LONGEST_FAULT: usize = 500;
-const LONGEST_NAME: usize = 200;
+const MAX_SHOWN_FAULT_BYTES: usize = 500;
+const MAX_SHOWN_NAME_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests {

@@ -105,7 +105,7 @@ impl Peer {
         let info: Value = serde_json::from_slice(&self.info).unwrap_or_default();
         let text = |key: &str| {
             let text = info.get(key).and_then(Value::as_str).unwrap_or_default();
-            escape_controls(clip(text, LONGEST_NAME))
+            escape_controls(clip(text, MAX_PEER_NAME_BYTES))
         };
         (text("name"), text("version"))
     }
@@ -182,7 +182,7 @@ impl DiscoverResult {
 /// long as the server, and is sent with each result of a Legacy server.
 fn bound_info(info: &Value) -> Bytes {
     let raw = info.to_string();
-    if raw.len() <= LARGEST_INFO {
+    if raw.len() <= MAX_SERVER_INFO_BYTES {
         return raw.into();
     }
     let text = |key: &str| clip(info.get(key).and_then(Value::as_str).unwrap_or("unknown"), 256);
@@ -259,13 +259,14 @@ pub(super) fn judge_initialize(answer: &Answer) -> Result<Peer, UpstreamError> {
 }
 
 /// Maximum length in bytes of a name or version in the log and in the status.
-const LONGEST_NAME: usize = 256;
+const MAX_PEER_NAME_BYTES: usize = 256;
 /// Maximum size in bytes of a `serverInfo` that is forwarded whole.
-const LARGEST_INFO: usize = 16 * 1024;
+const MAX_SERVER_INFO_BYTES: usize = 16 * 1024;
 
 /// Builds the error for a server that offers only versions that the gateway does not support.
 fn unsupported(offered: &[String]) -> UpstreamError {
-    let offered = offered.iter().take(MOST_OFFERED).map(|version| clip(version, 32).to_owned());
+    let offered =
+        offered.iter().take(MAX_SHOWN_VERSIONS).map(|version| clip(version, 32).to_owned());
     UpstreamError::Versions(VersionFault::Unsupported { offered: offered.collect() })
 }
 
@@ -331,7 +332,10 @@ pub(super) fn answer_to_server(id: &Id, method: &str) -> Bytes {
             "{method} belongs to no call in progress, or to calls of more than one client: send \
              it during a call"
         ),
-        _ => format!("the gateway does not support {} for servers", clip(method, LONGEST_METHOD)),
+        _ => format!(
+            "the gateway does not support {} for servers",
+            clip(method, MAX_SHOWN_METHOD_BYTES)
+        ),
     };
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
@@ -372,9 +376,9 @@ fn value(raw: &[u8]) -> Value {
 }
 
 /// Maximum length in bytes of a server's method in an error.
-const LONGEST_METHOD: usize = 200;
+const MAX_SHOWN_METHOD_BYTES: usize = 200;
 /// Maximum number of a server's versions in an error.
-const MOST_OFFERED: usize = 8;
+const MAX_SHOWN_VERSIONS: usize = 8;
 
 #[cfg(test)]
 mod tests {

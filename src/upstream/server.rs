@@ -28,7 +28,7 @@ use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 
-use client_lists::LEAST_FRESH;
+use client_lists::MIN_REFRESH_INTERVAL;
 pub use refresh::{ElementChanges, RefreshError};
 
 /// A configured server with its whole life cycle. It outlives snapshots while its part of the
@@ -375,7 +375,7 @@ impl Server {
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.main.life().history().listed_at;
-        listed_at.is_some_and(|at| clock::now() - at > ttl.max(LEAST_FRESH))
+        listed_at.is_some_and(|at| clock::now() - at > ttl.max(MIN_REFRESH_INTERVAL))
     }
 
     #[cfg(test)]

@@ -82,8 +82,8 @@ impl VaultFile {
             };
             let mut rows = Vec::new();
             for row in table.iter()? {
-                if rows.len() >= MOST_ROWS {
-                    return Err(VaultFault::TooLarge { limit: MOST_ROWS, unit: "rows" }.into());
+                if rows.len() >= MAX_ROWS {
+                    return Err(VaultFault::TooLarge { limit: MAX_ROWS, unit: "rows" }.into());
                 }
                 let (name, sealed) = row?;
                 rows.push((name.value().to_owned(), sealed.value().to_vec()));
@@ -104,8 +104,8 @@ impl VaultFile {
     }
 
     pub(super) fn write_row(&self, name: &str, sealed: &[u8]) -> Result<(), VaultFault> {
-        if sealed.len() > LARGEST_ROW {
-            return Err(VaultFault::TooLarge { limit: LARGEST_ROW, unit: "bytes in a row" });
+        if sealed.len() > MAX_ROW_BYTES {
+            return Err(VaultFault::TooLarge { limit: MAX_ROW_BYTES, unit: "bytes in a row" });
         }
         self.with(|database| insert_rows(database, [(name, sealed)]))
     }
@@ -153,8 +153,8 @@ impl VaultFile {
     ) -> Result<T, VaultFault> {
         let file = open_own(&self.path)?;
         let size = file.metadata()?.len();
-        if size > LARGEST_FILE {
-            let limit = usize::try_from(LARGEST_FILE).unwrap_or(usize::MAX);
+        if size > MAX_FILE_BYTES {
+            let limit = usize::try_from(MAX_FILE_BYTES).unwrap_or(usize::MAX);
             return Err(VaultFault::TooLarge { limit, unit: "bytes" });
         }
         // The store may panic on a file that it did not write.
@@ -244,9 +244,9 @@ impl StoreError {
             Self::Store(redb::Error::DatabaseAlreadyOpen) => {
                 VaultFault::InUse { waited: Duration::ZERO }
             }
-            Self::Store(error) => {
-                VaultFault::Damaged { reason: clip(&error.to_string(), LONGEST_REASON).to_owned() }
-            }
+            Self::Store(error) => VaultFault::Damaged {
+                reason: clip(&error.to_string(), MAX_SHOWN_REASON_BYTES).to_owned(),
+            },
         }
     }
 }
@@ -260,12 +260,12 @@ fn is_short(error: &io::Error) -> bool {
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 /// The most rows, the most bytes of one row, and of the file.
-const MOST_ROWS: usize = 200_000;
-const LARGEST_ROW: usize = 256 << 10;
-const LARGEST_FILE: u64 = 1 << 30;
+const MAX_ROWS: usize = 200_000;
+const MAX_ROW_BYTES: usize = 256 << 10;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The memory of the store while it is open, in bytes.
 const CACHE_BYTES: usize = 1 << 20;
 /// The most bytes of the store's own reason in an error.
-const LONGEST_REASON: usize = 200;
+const MAX_SHOWN_REASON_BYTES: usize = 200;
 /// The system's error for a symbolic link that is not followed.
 const SYMLINK_ERRNO: i32 = rustix::io::Errno::LOOP.raw_os_error();

@@ -43,7 +43,7 @@ impl VaultKeys {
 
     /// The value of the row of this name.
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Result<Vec<u8>, VaultFault> {
-        let row = || clip(name, LONGEST_NAME).to_owned();
+        let row = || clip(name, MAX_SHOWN_NAME_BYTES).to_owned();
         let damaged = || VaultFault::Sealed { row: row() };
         let rest = sealed.strip_prefix(SEAL_FORMAT).ok_or_else(damaged)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
@@ -69,4 +69,4 @@ const SEAL_FORMAT: &[u8] = &[1];
 const SEAL_PURPOSE: &[u8] = b"trunkline vault key\n";
 const ID_PURPOSE: &[u8] = b"trunkline vault key id\n";
 /// The most bytes of a row's name in an error.
-const LONGEST_NAME: usize = 300;
+const MAX_SHOWN_NAME_BYTES: usize = 300;

@@ -146,8 +146,10 @@ pub fn get_h2(path: &str) -> Request<Empty<Bytes>> {
 
 #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
 pub async fn text(response: Response<hyper::body::Incoming>) -> String {
-    let body =
-        within(Limited::new(response.into_body(), LONGEST).collect()).await.unwrap().to_bytes();
+    let body = within(Limited::new(response.into_body(), MAX_TEST_BODY_BYTES).collect())
+        .await
+        .unwrap()
+        .to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
 }
 
@@ -274,7 +276,7 @@ fn full(text: String) -> Answer {
 
 #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
 async fn read(body: RequestBody) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(Limited::new(body, LONGEST_ECHO).collect().await?.to_bytes())
+    Ok(Limited::new(body, MAX_ECHO_BYTES).collect().await?.to_bytes())
 }
 
 /// Reports that the service's future or body was dropped before it was complete.
@@ -310,6 +312,6 @@ impl Body for Stream {
 }
 
 /// More than any body in these tests.
-const LONGEST: usize = 64 * 1024;
+const MAX_TEST_BODY_BYTES: usize = 64 * 1024;
 /// More than any echoed body.
-const LONGEST_ECHO: usize = 4 * 1024 * 1024;
+const MAX_ECHO_BYTES: usize = 4 * 1024 * 1024;

@@ -117,6 +117,18 @@ pub fn one_word_constants(code: &str) -> Vec<String> {
     code.lines().filter_map(name).collect()
 }
 
+/// The constants, also of types and functions, whose name begins with a superlative.
+pub fn superlative_constants(code: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let line = public_or_not(line.trim_start());
+        let rest = line.strip_prefix("const ").or_else(|| line.strip_prefix("static "))?;
+        let name: String = rest.chars().take_while(|c| is_word(*c)).collect();
+        let first = name.split('_').next()?;
+        ["MOST", "LONGEST", "LARGEST", "SHORTEST", "LEAST"].contains(&first).then_some(name)
+    };
+    code.lines().filter_map(name).collect()
+}
+
 /// The results whose value is a result, perhaps an optional one, without the spaces in them.
 pub fn nested_results(code: &str) -> Vec<String> {
     let text: String = code.chars().filter(|c| !c.is_whitespace()).collect();

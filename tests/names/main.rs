@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use counters::{
-    WordCounts, error_types, function_names, nested_results, one_word_constants, tuple_parameters,
-    type_names,
+    WordCounts, error_types, function_names, nested_results, one_word_constants,
+    superlative_constants, tuple_parameters, type_names,
 };
 
 /// The most types, of a thousand, whose name another type in the crate has.
@@ -125,6 +125,20 @@ fn constants_carry_their_object() {
          `LOGIN_TIMEOUT`:\n{found}"
     );
     assert_eq!(vocabularies, BTreeSet::from(VOCABULARIES), "no names of one word in a folder");
+}
+
+#[test]
+fn names_of_bounds_begin_with_max_or_min() {
+    let mut found = String::new();
+    for (path, code) in sources() {
+        for name in superlative_constants(&code) {
+            let _ = writeln!(found, "{}: {name}", path.display());
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "name the object and the unit, as in `MAX_HEADER_BYTES` or `MIN_START_INTERVAL`:\n{found}"
+    );
 }
 
 #[test]

@@ -157,13 +157,13 @@ pub(super) async fn exchange(
         received.arrived = clock::real_now();
         return Ok(received);
     }
-    let mut events = SseDecoder::new(MOST_EVENT);
+    let mut events = SseDecoder::new(MAX_EVENT_BYTES);
     while let Some(piece) = connection.read_piece(&mut body).await? {
         events.push(piece);
         loop {
             let event = events
                 .next_event()
-                .map_err(|_| BenchConnectionError::TooLarge { limit: MOST_EVENT })?;
+                .map_err(|_| BenchConnectionError::TooLarge { limit: MAX_EVENT_BYTES })?;
             let Some(event) = event else { break };
             if event.is_message() && received.take(event.data, number) {
                 // The rest of the stream may delay the next request only briefly.
@@ -215,6 +215,6 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 }
 
 /// Maximum bytes of an event.
-const MOST_EVENT: usize = 256 * 1024 * 1024;
+const MAX_EVENT_BYTES: usize = 256 * 1024 * 1024;
 /// Time limit for the end of a stream after its answer.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);

@@ -83,7 +83,7 @@ impl AnswerChecker {
         {
             return Err(AnswerError::Unexpected { text: excerpt(message) });
         }
-        if message.len() <= MOST_KNOWN {
+        if message.len() <= MAX_COMPARED_BYTES {
             let places = memmem::find_iter(message, &digits.0).collect();
             self.known = Some((message.to_vec(), places, right));
         }
@@ -139,7 +139,7 @@ fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
 }
 
 /// Maximum bytes of an answer that is kept for comparison.
-const MOST_KNOWN: usize = 4 * 1024 * 1024;
+const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -87,7 +87,7 @@ impl Dialer {
             }
         };
         let mut http = http1::Builder::new();
-        let handshake = http.max_header_size(MOST_HEAD).handshake(stream).await;
+        let handshake = http.max_header_size(MAX_HEAD_BYTES).handshake(stream).await;
         let (requests, connection) = handshake.map_err(io::Error::other)?;
         let driver = Driver { connection: Some(Box::new(connection)), has_unread: false };
         Ok(BenchConnection { requests, driver })
@@ -133,13 +133,13 @@ impl BenchConnection {
     /// [`BenchConnectionError`]; the connection is unusable then.
     pub async fn read_body(&mut self, body: Incoming) -> Result<Bytes, BenchConnectionError> {
         #[expect(clippy::disallowed_methods, reason = "`Limited` is the bound")]
-        let whole = Limited::new(body, MOST_BODY).collect();
+        let whole = Limited::new(body, MAX_BODY_BYTES).collect();
         let whole = self.driver.drive(whole).await;
         whole.map(http_body_util::Collected::to_bytes).map_err(|error| {
             match error.downcast::<hyper::Error>() {
                 Ok(error) => BenchConnectionError::from(*error),
                 Err(other) if other.is::<LengthLimitError>() => {
-                    BenchConnectionError::TooLarge { limit: MOST_BODY }
+                    BenchConnectionError::TooLarge { limit: MAX_BODY_BYTES }
                 }
                 Err(other) => BenchConnectionError::Broken(io::Error::other(other)),
             }
@@ -212,7 +212,7 @@ type HttpConnection = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Fu
 impl From<hyper::Error> for BenchConnectionError {
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
-            return Self::TooLarge { limit: MOST_HEAD };
+            return Self::TooLarge { limit: MAX_HEAD_BYTES };
         }
         if error.is_parse() {
             return Self::MalformedHead(error);
@@ -227,6 +227,6 @@ impl From<hyper::Error> for BenchConnectionError {
 }
 
 /// Maximum bytes of a response head.
-const MOST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Maximum bytes of a body.
-const MOST_BODY: usize = 256 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;

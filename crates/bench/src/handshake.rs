@@ -83,7 +83,7 @@ impl Handshake {
     /// [`BenchFault`] if the list is malformed.
     pub(super) async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_LIST_PAGES {
             let request = self.writer.list(cursor.as_deref());
             let received = self.ask(&request, "tools/list").await?;
             let page = result(&received).map_err(|answer| self.refused("tools/list", answer))?;
@@ -278,4 +278,4 @@ fn name(info: Option<&Value>) -> String {
 }
 
 /// Maximum number of pages of a list.
-const MOST_PAGES: usize = 1000;
+const MAX_LIST_PAGES: usize = 1000;

@@ -89,7 +89,7 @@ impl Tally {
             self.slices.at(due).failed += 1;
         }
         let kind = trouble.kind();
-        let full = self.troubles.len() >= MOST_KINDS && !self.troubles.contains_key(&kind);
+        let full = self.troubles.len() >= MAX_FAILURE_KINDS && !self.troubles.contains_key(&kind);
         let kind = if full { "others".into() } else { kind };
         self.troubles.entry(kind).or_insert_with(|| (0, trouble.to_string())).0 += 1;
     }
@@ -169,7 +169,7 @@ impl Slices {
 
     fn at(&mut self, due: Instant) -> &mut Slice {
         let passed = due.saturating_duration_since(self.counted);
-        while self.place(passed) >= MOST_SLICES {
+        while self.place(passed) >= MAX_SLICES {
             self.double();
         }
         let place = self.place(passed);
@@ -236,9 +236,9 @@ fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
 /// The initial width of a slice.
 const FIRST_SLICE_WIDTH: Duration = Duration::from_millis(100);
 /// Maximum number of slices.
-const MOST_SLICES: usize = 240;
+const MAX_SLICES: usize = 240;
 /// Maximum number of distinguished kinds of failures.
-const MOST_KINDS: usize = 32;
+const MAX_FAILURE_KINDS: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -260,7 +260,7 @@ mod tests {
             other.right(Op::Call, CorrectAnswer::ToolError, &times(counted, due, 7), None);
         }
         other.wrong(Op::Call, &AnswerError::Timeout, counted);
-        assert!(one.slices.all.len() <= MOST_SLICES && one.slices.width > FIRST_SLICE_WIDTH);
+        assert!(one.slices.all.len() <= MAX_SLICES && one.slices.width > FIRST_SLICE_WIDTH);
         one.add(other);
         let all: u64 = one.slices.all.iter().map(|slice| slice.latency.len()).sum();
         assert_eq!((all, one.slices.all[0].failed), (200, 1));

@@ -84,8 +84,8 @@ fn near(tools: &[ListedTool], name: &str) -> String {
 }
 
 fn some(tools: &[ListedTool]) -> String {
-    let names: Vec<_> = tools.iter().take(MOST_NAMED).map(|tool| &*tool.name).collect();
-    match tools.len().checked_sub(MOST_NAMED) {
+    let names: Vec<_> = tools.iter().take(MAX_NAMED_TOOLS).map(|tool| &*tool.name).collect();
+    match tools.len().checked_sub(MAX_NAMED_TOOLS) {
         _ if tools.is_empty() => "it lists no tools".into(),
         Some(more @ 1..) => format!("it has {}, and {more} more", names.join(", ")),
         _ => format!("it has {}", names.join(", ")),
@@ -130,7 +130,7 @@ fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
 /// The number of generated arguments.
 const ARGUMENT_VARIANTS: usize = 64;
 /// Maximum number of tools in an error.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED_TOOLS: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ pub enum FrameFault {
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
     /// The `id` is neither a string nor an integer, or too large.
-    #[error("`id` must be a string of at most {LONGEST_ID} bytes or an integer below 2^53")]
+    #[error("`id` must be a string of at most {MAX_ID_BYTES} bytes or an integer below 2^53")]
     Id,
     /// `method` is not a string.
     #[error("`method` must be a string")]
@@ -62,7 +62,7 @@ pub struct Id(Bytes);
 impl Id {
     fn new(source: &Bytes, raw: &[u8], rule: IdRule) -> Result<Self, FrameFault> {
         let is_id = match raw {
-            [b'"', ..] => raw.len() <= LONGEST_ID,
+            [b'"', ..] => raw.len() <= MAX_ID_BYTES,
             [b'-', digits @ ..] | digits => match rule {
                 IdRule::Exact => is_exact_integer(digits),
                 IdRule::Large => is_integer(digits),
@@ -285,7 +285,7 @@ const MAX_ID_DIGITS: usize = 39;
 /// The most messages in a batch of a server.
 pub(super) const MAX_BATCH: usize = 1000;
 /// The most bytes of a string as an id, with its quotes.
-const LONGEST_ID: usize = 512;
+const MAX_ID_BYTES: usize = 512;
 const PARAMS_KEY: &[u8] = b"params";
 const RESULT_KEY: &[u8] = b"result";
 /// The members of an envelope.

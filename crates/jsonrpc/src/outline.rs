@@ -107,7 +107,7 @@ impl Outline {
         levels: usize,
     ) -> Result<(), WalkError> {
         self.base = base;
-        self.lost = cursor.rest() > MOST_BYTES;
+        self.lost = cursor.rest() > MAX_OUTLINED_BYTES;
         self.marks = Vec::with_capacity(if levels == 0 { USUAL_MARKS / 4 } else { USUAL_MARKS });
         self.inside(cursor, Bracket::Object, outside, levels)?;
         if self.lost {
@@ -297,7 +297,7 @@ pub(super) const MAX_OUTLINE_LEVELS: usize = 16;
 /// The number of values in most objects.
 const USUAL_MARKS: usize = 24;
 /// Longer texts have no outline: positions are 32 bits wide.
-const MOST_BYTES: usize = u32::MAX as usize;
+const MAX_OUTLINED_BYTES: usize = u32::MAX as usize;
 
 #[cfg(test)]
 mod tests;

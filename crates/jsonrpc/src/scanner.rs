@@ -143,7 +143,7 @@ impl Scanner {
         let escaped = self.key.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
         if byte == b'"' && !escaped {
             self.place = ScanState::Colon;
-        } else if self.key.len() < LONGEST_KEY {
+        } else if self.key.len() < MAX_SCANNED_KEY_BYTES {
             self.key.push(byte);
         }
     }
@@ -172,7 +172,7 @@ impl Scanner {
                 // White space belongs to a string, and surrounds a number.
                 let in_string = self.id.first() == Some(&b'"');
                 if member == ScannedMember::Id && (in_string || !byte.is_ascii_whitespace()) {
-                    if self.id.len() >= LONGEST_ID {
+                    if self.id.len() >= MAX_SCANNED_ID_BYTES {
                         return Err(FrameFault::Id);
                     }
                     self.id.push(byte);
@@ -192,9 +192,9 @@ impl Scanner {
 }
 
 /// Longer keys match no member that is looked for.
-const LONGEST_KEY: usize = 64;
+const MAX_SCANNED_KEY_BYTES: usize = 64;
 /// The gateway's own ids are numbers.
-const LONGEST_ID: usize = 64;
+const MAX_SCANNED_ID_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {

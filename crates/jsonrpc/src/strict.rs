@@ -33,7 +33,7 @@ pub enum JsonError {
 
 impl JsonError {
     pub(super) fn duplicate(key: &str) -> Self {
-        Self::DuplicateKey { key: clip(key, MOST_OF_KEY).to_owned() }
+        Self::DuplicateKey { key: clip(key, MAX_SHOWN_KEY_BYTES).to_owned() }
     }
 }
 
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
 }
 
 /// The most bytes of a duplicate key that an error repeats.
-const MOST_OF_KEY: usize = 120;
+const MAX_SHOWN_KEY_BYTES: usize = 120;
 
 #[cfg(test)]
 mod tests {

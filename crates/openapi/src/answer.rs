@@ -161,7 +161,7 @@ impl ApiAnswer {
         };
         let body = secrets.hide_in(body.trim());
         if !body.is_empty() {
-            let shown = clip(&body, LONGEST_MESSAGE);
+            let shown = clip(&body, MAX_ERROR_MESSAGE_BYTES);
             let _ = write!(text, ": {shown}");
             if shown.len() < body.len() {
                 let _ = write!(text, "… ({} bytes more)", body.len() - shown.len());
@@ -178,7 +178,7 @@ impl ApiAnswer {
             let lines = self.headers.get_all(header).iter();
             let value = lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(", ");
             // A clipped URL would be a different one.
-            if !value.is_empty() && value.len() <= LONGEST_HEADER {
+            if !value.is_empty() && value.len() <= MAX_HEADER_BYTES {
                 members.push(format!("\"{name}\":{}", string(&secrets.hide_in(&value))));
             }
         }
@@ -216,9 +216,9 @@ const META_HEADERS: [(&str, HeaderName); 3] = [
 const TEXT_MEDIA_TYPES: [&str; 3] =
     ["application/x-ndjson", "application/jsonl", "application/javascript"];
 /// Maximum number of bytes of a server's error message in a result.
-const LONGEST_MESSAGE: usize = 4096;
+const MAX_ERROR_MESSAGE_BYTES: usize = 4096;
 /// Maximum number of bytes of a header in `_meta`.
-const LONGEST_HEADER: usize = 4096;
+const MAX_HEADER_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {

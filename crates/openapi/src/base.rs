@@ -8,7 +8,7 @@ use trunkline_core::text::clip;
 use super::fault::DocumentFault;
 use super::operation::{OperationFault, OperationPlace};
 use super::references::{DocumentSet, Node};
-use super::text_limits::LONGEST_TITLE;
+use super::text_limits::MAX_TITLE_BYTES;
 
 /// Returns the URL of the server for requests: the configured one, or the first in the document if
 /// the document may choose.
@@ -16,10 +16,10 @@ pub(crate) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url
     if let Some(base) = &config.base_url {
         return Ok(base.clone());
     }
-    let unusable = |url: &str| DocumentFault::Server { url: clip(url, LONGEST_TITLE).to_owned() };
+    let unusable = |url: &str| DocumentFault::Server { url: clip(url, MAX_TITLE_BYTES).to_owned() };
     let address = set.address().ok_or_else(|| unusable(""))?;
     let servers = set.root().find("servers").into_iter().flat_map(Node::items);
-    let mut servers = servers.take(MOST_SERVERS).peekable();
+    let mut servers = servers.take(MAX_SERVERS).peekable();
     if servers.peek().is_none() {
         return judge_server("/", address, config);
     }
@@ -40,7 +40,7 @@ pub(crate) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url
 /// Decides if requests may go to a server that only the document names. The configured credentials
 /// and the calls' arguments go there.
 fn judge_server(url: &str, address: &Url, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
-    let shown = || clip(url, LONGEST_TITLE).to_owned();
+    let shown = || clip(url, MAX_TITLE_BYTES).to_owned();
     let base = address.join(url).map_err(|_| DocumentFault::Server { url: shown() })?;
     if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
         return Err(DocumentFault::Server { url: shown() });
@@ -71,12 +71,12 @@ fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
         url.push_str(before);
         url.push_str(value_of(name)?);
         rest = after;
-        if url.len() > LONGEST_URL {
+        if url.len() > MAX_SERVER_URL_BYTES {
             return None;
         }
     }
     url.push_str(rest);
-    (url.len() <= LONGEST_URL).then_some(url)
+    (url.len() <= MAX_SERVER_URL_BYTES).then_some(url)
 }
 
 /// Refuses an operation if it, or its path, names a server other than the API's.
@@ -94,17 +94,17 @@ pub(crate) fn check_servers(
     }
     let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
     let is_base = |url: &Url| url.origin() == base.origin() && path(url) == path(base);
-    let urls = servers.items().take(MOST_SERVERS);
+    let urls = servers.items().take(MAX_SERVERS);
     let mut urls = urls.filter_map(|server| fill_variables(server, config));
     if urls.any(|url| base.join(&url).is_ok_and(|url| is_base(&url))) {
         return Ok(());
     }
     let first = servers.items().next();
     let url = first.and_then(|server| server.text("url")).unwrap_or_default();
-    Err(OperationFault::OtherServer { url: clip(url, LONGEST_TITLE).to_owned() })
+    Err(OperationFault::OtherServer { url: clip(url, MAX_TITLE_BYTES).to_owned() })
 }
 
 /// Maximum length in bytes of a server's URL.
-const LONGEST_URL: usize = 2048;
+const MAX_SERVER_URL_BYTES: usize = 2048;
 /// Maximum number of servers that are considered, of a document or of an operation.
-const MOST_SERVERS: usize = 20;
+const MAX_SERVERS: usize = 20;

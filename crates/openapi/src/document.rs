@@ -23,7 +23,7 @@ use super::references::{DocumentSet, Node};
 use super::resources::ApiResource;
 use super::schema::SchemaDialect;
 use super::selection::OperationFacts;
-use super::text_limits::{LONGEST_TEXT, LONGEST_TITLE};
+use super::text_limits::{MAX_DESCRIPTION_BYTES, MAX_TITLE_BYTES};
 use super::tool_texts::{describe_tool, label, name_tool, write_annotations};
 use super::tree::pointer_segment;
 
@@ -167,7 +167,7 @@ impl ApiDescription {
     /// An API without operations.
     fn introduce(root: Node<'_>, base: Url) -> Self {
         let info = |key| root.find("info").and_then(|info| info.text(key)).unwrap_or_default();
-        let instructions = clip(info("description"), LONGEST_TEXT).to_owned();
+        let instructions = clip(info("description"), MAX_DESCRIPTION_BYTES).to_owned();
         Self {
             base,
             operations: HashMap::new(),
@@ -177,8 +177,8 @@ impl ApiDescription {
             missing_schemes: BTreeSet::new(),
             unknown_schemes: Vec::new(),
             unused_schemes: Vec::new(),
-            title: clip(info("title"), LONGEST_TITLE).to_owned(),
-            version: clip(info("version"), LONGEST_TITLE).to_owned(),
+            title: clip(info("title"), MAX_TITLE_BYTES).to_owned(),
+            version: clip(info("version"), MAX_TITLE_BYTES).to_owned(),
             instructions: Some(instructions).filter(|text| !text.is_empty()),
         }
     }
@@ -291,7 +291,7 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
         let item = match item.resolve() {
             Ok(item) => item,
             Err(fault) if unreadable.len() < MAX_OPERATIONS => {
-                unreadable.push((clip(path, LONGEST_TITLE).to_owned(), fault.into()));
+                unreadable.push((clip(path, MAX_TITLE_BYTES).to_owned(), fault.into()));
                 continue;
             }
             Err(_) => continue,
@@ -304,7 +304,7 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
                 continue;
             }
             if all.len() == MAX_OPERATIONS {
-                let place = format!("/paths{}", pointer_segment(clip(path, LONGEST_TITLE)));
+                let place = format!("/paths{}", pointer_segment(clip(path, MAX_TITLE_BYTES)));
                 return Err(DocumentFault::TooManyOperations { place, max: MAX_OPERATIONS });
             }
             all.push(OperationPlace { method: &method.1, path, item, operation });

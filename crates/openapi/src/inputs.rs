@@ -113,13 +113,13 @@ fn plain_name(name: &str, fallback: &str) -> String {
     let replaced: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
     // Trimmed only if something was replaced: `_id` is a valid name.
     let plain = if replaced == name { name } else { replaced.trim_matches('_') };
-    let plain = plain.get(..plain.len().min(LONGEST_NAME)).unwrap_or_default();
+    let plain = plain.get(..plain.len().min(MAX_ARGUMENT_NAME_BYTES)).unwrap_or_default();
     if plain.is_empty() { fallback.to_owned() } else { plain.to_owned() }
 }
 
 /// Maximum length in bytes of an argument's name, with room for a suffix. Providers allow 64
 /// characters.
-const LONGEST_NAME: usize = 56;
+const MAX_ARGUMENT_NAME_BYTES: usize = 56;
 
 #[cfg(test)]
 mod tests {

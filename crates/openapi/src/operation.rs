@@ -62,7 +62,7 @@ pub enum OperationFault {
     #[error("TRACE returns the request with its credentials")]
     Trace,
     /// The path leaves the server's base path, or is too long.
-    #[error("its path is longer than {LONGEST_PATH} bytes, or has a segment \".\" or \"..\"")]
+    #[error("its path is longer than {MAX_PATH_BYTES} bytes, or has a segment \".\" or \"..\"")]
     Path,
     /// References make the document too large to read it completely.
     #[error("too many references to the same values in the document")]
@@ -137,7 +137,7 @@ impl<'a> DocumentReader<'a> {
             OutputSchemas::Drop => (None, ResultWrapping::Arrays),
         };
         let operation = ApiOperation {
-            label: format!("{method} {}", clip(path, LONGEST_LABEL)),
+            label: format!("{method} {}", clip(path, MAX_SHOWN_LABEL_BYTES)),
             method: method.clone(),
             path: split_path(self.base.path(), path),
             parameters,
@@ -243,7 +243,7 @@ impl<'a> DocumentReader<'a> {
         };
         let found = found.filter(|_| !name.is_empty());
         if found.is_none() && (place == "path" || node.flag("required")) {
-            let clipped = |text| clip(text, LONGEST_LABEL).to_owned();
+            let clipped = |text| clip(text, MAX_SHOWN_LABEL_BYTES).to_owned();
             return Err(OperationFault::Place { name: clipped(name), place: clipped(place) });
         }
         Ok(found)
@@ -292,7 +292,7 @@ impl ApiOperation {
             }
         }
         let path = fixed.split('?').next().unwrap_or_default();
-        if fixed.len() > LONGEST_PATH || climbs(path) {
+        if fixed.len() > MAX_PATH_BYTES || climbs(path) {
             return Err(OperationFault::Path);
         }
         Ok(())
@@ -345,8 +345,8 @@ pub(crate) fn climbs(path: &str) -> bool {
 }
 
 /// Maximum length in bytes of a path or a name in a message.
-const LONGEST_LABEL: usize = 200;
+const MAX_SHOWN_LABEL_BYTES: usize = 200;
 /// Maximum length in bytes of a path.
-const LONGEST_PATH: usize = 2048;
+const MAX_PATH_BYTES: usize = 2048;
 /// Maximum nesting of a parameter's example.
 const EXAMPLE_DEPTH: usize = 8;

@@ -81,7 +81,7 @@ impl DocumentSet {
 
     /// Records that a file cannot be read. Operations that refer to it cannot be used.
     pub fn add_unreadable(&mut self, address: Url, reason: &str) {
-        self.unreadable.insert(address, clip(reason, LONGEST_TARGET).to_owned());
+        self.unreadable.insert(address, clip(reason, MAX_SHOWN_TARGET_BYTES).to_owned());
     }
 
     /// Sets the number of values that may be read.
@@ -298,7 +298,7 @@ pub(crate) fn is_within(main: &Url, url: &Url) -> bool {
 }
 
 fn clip_target(target: &str) -> String {
-    clip(target, LONGEST_TARGET).to_owned()
+    clip(target, MAX_SHOWN_TARGET_BYTES).to_owned()
 }
 
 /// Maximum number of values that are read from one document, counted each time a reference leads to
@@ -309,7 +309,7 @@ const BYTES_PER_LOOK: usize = 16;
 /// Maximum number of references that lead from one to the next.
 const MAX_HOPS: usize = 32;
 /// Maximum length in bytes of a reference in an error.
-const LONGEST_TARGET: usize = 200;
+const MAX_SHOWN_TARGET_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests {

@@ -205,7 +205,8 @@ impl<'a> SchemaBook<'a> {
         if let Some(known) = self.places.get(&place) {
             return Ok(*known);
         }
-        let name = clip(place.pointer.rsplit('/').next().unwrap_or_default(), LONGEST_NAME);
+        let name =
+            clip(place.pointer.rsplit('/').next().unwrap_or_default(), MAX_DEFINITION_NAME_BYTES);
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         let name: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
         let name = if name.is_empty() { "schema".to_owned() } else { name };
@@ -438,7 +439,7 @@ const MAX_DEFINITION_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of patterns of a document that are tried. Others are left out.
 const MAX_PATTERNS: usize = 2000;
 /// Maximum length in bytes of a definition's name.
-const LONGEST_NAME: usize = 100;
+const MAX_DEFINITION_NAME_BYTES: usize = 100;
 
 #[cfg(test)]
 mod tests;

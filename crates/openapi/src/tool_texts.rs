@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use trunkline_core::text::clip;
 
 use super::operation::OperationPlace;
-use super::text_limits::{LONGEST_TEXT, LONGEST_TITLE};
+use super::text_limits::{MAX_DESCRIPTION_BYTES, MAX_TITLE_BYTES};
 
 /// Returns the name of the tool: the operation's id, or otherwise its method and path.
 pub(crate) fn name_tool(place: OperationPlace<'_>) -> String {
     let id = place.operation.text("operationId").filter(|id| !id.trim().is_empty());
     let by_path = || format!("{}_{}", place.method.as_str().to_lowercase(), place.path);
     let name = id.map_or_else(by_path, |id| id.trim().to_owned());
-    let name = clip(&name, LONGEST_TITLE);
+    let name = clip(&name, MAX_TITLE_BYTES);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.chars().all(allowed) {
         return name.to_owned();
@@ -42,7 +42,7 @@ pub(crate) fn describe_tool(place: OperationPlace<'_>) -> String {
     if place.operation.flag("deprecated") {
         whole.insert_str(0, "Deprecated. ");
     }
-    clip(&whole, LONGEST_TEXT).to_owned()
+    clip(&whole, MAX_DESCRIPTION_BYTES).to_owned()
 }
 
 pub(crate) fn write_annotations(place: OperationPlace<'_>) -> Value {
@@ -54,7 +54,7 @@ pub(crate) fn write_annotations(place: OperationPlace<'_>) -> Value {
         }
     };
     if let Some(title) = place.operation.text("summary").filter(|text| !text.is_empty()) {
-        hint("title", clip(title, LONGEST_TITLE).into());
+        hint("title", clip(title, MAX_TITLE_BYTES).into());
     }
     if matches!(*method, Method::GET | Method::HEAD) {
         hint("readOnlyHint", true.into());
@@ -70,5 +70,5 @@ pub(crate) fn write_annotations(place: OperationPlace<'_>) -> Value {
 
 /// Returns method and path of an operation.
 pub(crate) fn label(place: OperationPlace<'_>) -> String {
-    format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
+    format!("{} {}", place.method, clip(place.path, MAX_TITLE_BYTES))
 }

@@ -140,12 +140,12 @@ impl TreeState {
     fn explain(&self, format: &'static str, error: &dyn fmt::Display) -> TreeFault {
         let Some(bound) = self.exceeded.get() else {
             let message = error.to_string();
-            let message = escape_controls(clip(message.trim(), LONGEST_MESSAGE));
+            let message = escape_controls(clip(message.trim(), MAX_SHOWN_MESSAGE_BYTES));
             return TreeFault::Syntax { format, message };
         };
         let trail = self.trail.borrow();
         let place: String = trail.iter().rev().map(|key| pointer_segment(key)).collect();
-        let place = if place.is_empty() { "the root" } else { clip(&place, LONGEST_PLACE) };
+        let place = if place.is_empty() { "the root" } else { clip(&place, MAX_SHOWN_PLACE_BYTES) };
         TreeFault::Bound { place: escape_controls(place), bound }
     }
 
@@ -293,8 +293,8 @@ const MAX_TEXT: usize = 64 * 1024 * 1024;
 /// Maximum nesting.
 const MAX_DEPTH: usize = 120;
 /// Maximum length in bytes of a position or a message in an error.
-const LONGEST_PLACE: usize = 300;
-const LONGEST_MESSAGE: usize = 300;
+const MAX_SHOWN_PLACE_BYTES: usize = 300;
+const MAX_SHOWN_MESSAGE_BYTES: usize = 300;
 
 #[cfg(test)]
 mod tests {

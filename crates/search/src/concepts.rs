@@ -111,7 +111,7 @@ impl<'a> ConceptReader<'a> {
         seen: &mut Vec<&'q str>,
     ) -> Option<(Concept, usize)> {
         let is_content = |word: &&QueryWord| !word.is_stop && !word.is_quoted;
-        let run = rest.iter().take(LONGEST_ACRONYM).take_while(is_content).count();
+        let run = rest.iter().take(MAX_ACRONYM_WORDS).take_while(is_content).count();
         let run = rest.get(..run)?;
         let (count, term, discount) = (3..=run.len())
             .rev()
@@ -314,7 +314,7 @@ fn join_words(first: &QueryWord, second: &QueryWord) -> String {
 }
 
 /// The most words that an acronym stands for.
-const LONGEST_ACRONYM: usize = 5;
+const MAX_ACRONYM_WORDS: usize = 5;
 /// The most words of a question that are compared with the whole vocabulary.
 const MAX_CORRECTIONS: usize = 8;
 /// The most corrections of a misspelt word.

@@ -84,13 +84,13 @@ fn find_nearest(mut alike: Vec<(usize, f32)>) -> Vec<usize> {
     let nearer = |one: &(usize, f32), other: &(usize, f32)| {
         other.1.total_cmp(&one.1).then(one.0.cmp(&other.0))
     };
-    if alike.len() > MOST_NEAREST {
-        alike.select_nth_unstable_by(MOST_NEAREST, nearer);
-        alike.truncate(MOST_NEAREST);
+    if alike.len() > MAX_NEAREST_DOCUMENTS {
+        alike.select_nth_unstable_by(MAX_NEAREST_DOCUMENTS, nearer);
+        alike.truncate(MAX_NEAREST_DOCUMENTS);
     }
     alike.sort_unstable_by(nearer);
     alike.into_iter().map(|(place, _)| place).collect()
 }
 
 /// The number of nearest documents that count for more: later ranks would add next to nothing.
-const MOST_NEAREST: usize = 16;
+const MAX_NEAREST_DOCUMENTS: usize = 16;

@@ -220,7 +220,7 @@ impl Dictionary {
     }
 
     /// The most words of a phrase in another language.
-    pub(super) const LONGEST_PHRASE: usize = MAX_PHRASE;
+    pub(super) const MAX_PHRASE_WORDS: usize = MAX_PHRASE;
 
     /// The longest word of the list that a run without spaces begins with; otherwise the text
     /// before the next one.

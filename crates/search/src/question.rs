@@ -148,7 +148,7 @@ fn read_words(found: &[Word], language: Option<Language>) -> Vec<QueryWord> {
 /// A phrase of several words at the start that is in the list of a language, and its number of
 /// words.
 fn find_phrase(language: Language, rest: &[Word]) -> Option<(QueryWord, usize)> {
-    (2..=Dictionary::LONGEST_PHRASE.min(rest.len())).rev().find_map(|count| {
+    (2..=Dictionary::MAX_PHRASE_WORDS.min(rest.len())).rev().find_map(|count| {
         let texts = rest.get(..count)?.iter().map(|word| &*word.text);
         let text = texts.collect::<Vec<_>>().join(" ");
         let translations = Dictionary::built_in().find(language, &text);

@@ -155,7 +155,7 @@ async fn listens(
     let mut said = String::new();
     loop {
         let from = said.len();
-        if said.len() > MOST_LOG || log.read_line(&mut said).await? == 0 {
+        if said.len() > MAX_LOG_BYTES || log.read_line(&mut said).await? == 0 {
             let last = said.lines().last().unwrap_or("it printed nothing").to_owned();
             return Err(io::Error::other(last));
         }
@@ -215,4 +215,4 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for a process to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum bytes of log before the address.
-const MOST_LOG: usize = 1024 * 1024;
+const MAX_LOG_BYTES: usize = 1024 * 1024;

@@ -35,7 +35,7 @@ pub struct CertArgs {
     #[arg(long, value_name = "NAME")]
     pub client: Option<String>,
     /// The validity of the certificates, in days
-    #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_VALID_DAYS, value_parser = clap::value_parser!(u16).range(1..=MOST_DAYS))]
+    #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_VALID_DAYS, value_parser = clap::value_parser!(u16).range(1..=MAX_CERTIFICATE_DAYS))]
     pub days: u16,
     /// Overwrite existing files
     #[arg(long)]
@@ -273,7 +273,7 @@ const CERTIFICATE_DIR: &str = "certs";
 const DEFAULT_VALID_DAYS: u16 = 365;
 /// Apple's clients reject server certificates that are valid for more than 825 days; one day is
 /// used by the start on the day before.
-const MOST_DAYS: i64 = 824;
+const MAX_CERTIFICATE_DAYS: i64 = 824;
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize
         if !profile.is_over_budget() {
             told.remove(&profile.name);
         } else if told.insert(profile.name.clone(), tokens) != Some(tokens) {
-            let dearest = profile.dearest(MOST_NAMED).into_iter();
+            let dearest = profile.dearest(MAX_NAMED_TOOLS).into_iter();
             let dearest = dearest
                 .map(|(name, tokens)| format!("{} {tokens}", escape_controls(clip(name, 128))));
             tracing::warn!(
@@ -72,4 +72,4 @@ const LISTS_SETTLE_TIME: Duration = Duration::from_millis(300);
 /// Time limit for servers that have not listed yet.
 const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of tools in a warning, the most expensive first.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED_TOOLS: usize = 10;

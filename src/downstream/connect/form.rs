@@ -31,7 +31,7 @@ impl PageForm {
 }
 
 /// Limits of a form: its bytes, and the time to read it.
-pub(super) const LARGEST_FORM: usize = 4096;
+pub(super) const MAX_FORM_BYTES: usize = 4096;
 pub(super) const FORM_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

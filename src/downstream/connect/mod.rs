@@ -28,7 +28,7 @@ use crate::upstream::{GrantBook, GrantOwner, LoginFault};
 use super::request::Posted;
 use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
 
-use form::{FORM_TIME, LARGEST_FORM, PageForm};
+use form::{FORM_TIME, MAX_FORM_BYTES, PageForm};
 use pages::find_parameter;
 use visitor::Visitor;
 
@@ -73,7 +73,7 @@ impl McpService {
             return self.give_link(request, peer).await;
         }
         let (head, body) = request.into_parts();
-        let Ok(Ok(body)) = timeout(FORM_TIME, collect(body, LARGEST_FORM)).await else {
+        let Ok(Ok(body)) = timeout(FORM_TIME, collect(body, MAX_FORM_BYTES)).await else {
             return response::empty(StatusCode::BAD_REQUEST);
         };
         let page = PageRequest {

@@ -166,7 +166,7 @@ fn array(answers: Vec<Vec<Bytes>>) -> Body {
     for (at, answer) in answers.into_iter().enumerate() {
         copied.put_u8(if at == 0 { b'[' } else { b',' });
         for piece in answer {
-            if piece.len() > LARGEST_COPIED {
+            if piece.len() > MAX_COPIED_BYTES {
                 pieces.extend([copied.split().freeze(), piece]);
             } else {
                 copied.put_slice(&piece);
@@ -179,4 +179,4 @@ fn array(answers: Vec<Vec<Bytes>>) -> Body {
 }
 
 /// Limit of the bytes of a piece that is copied.
-const LARGEST_COPIED: usize = 16 * 1024;
+const MAX_COPIED_BYTES: usize = 16 * 1024;

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::call::{Event, Failure, Input, InternalFault, MOST_QUESTIONS, Notice, ResultBody};
+use crate::call::{Event, Failure, Input, InternalFault, MAX_QUESTIONS, Notice, ResultBody};
 use crate::clock;
 use crate::era::lower;
 use crate::jsonrpc::{self, Id, Response};
@@ -45,7 +45,7 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     pub(super) fn new(session: &Arc<ClientSession>, streams: bool) -> Self {
-        let (says, said) = mpsc::channel(MOST_QUESTIONS);
+        let (says, said) = mpsc::channel(MAX_QUESTIONS);
         Self {
             session: Arc::clone(session),
             streams,
@@ -75,8 +75,8 @@ impl Inquiry {
         exchange: &ActiveCall,
     ) -> Result<(), Failure> {
         self.rounds += 1;
-        if self.rounds > MOST_ROUNDS {
-            return Err(exchange.too_many_rounds(MOST_ROUNDS));
+        if self.rounds > MAX_QUESTION_ROUNDS {
+            return Err(exchange.too_many_rounds(MAX_QUESTION_ROUNDS));
         }
         let asked = result.asked().map_err(InternalFault::Result)?;
         let asked = asked.ok_or(InternalFault::NoQuestions)?;
@@ -178,6 +178,6 @@ impl Drop for Inquiry {
 }
 
 /// Limit of a call's rounds of questions.
-const MOST_ROUNDS: usize = 64;
+const MAX_QUESTION_ROUNDS: usize = 64;
 /// Pause before the first repetition of a call that requested no input.
 const FIRST_REPEAT_PAUSE: Duration = Duration::from_millis(100);

@@ -242,7 +242,7 @@ async fn read_body<B>(body: B) -> Option<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    timeout(BODY_TIME, collect(body, LARGEST_BODY)).await.ok()?.ok()
+    timeout(BODY_TIME, collect(body, MAX_BODY_BYTES)).await.ok()?.ok()
 }
 
 /// Builds the answer to a request that is not forwarded. Faults of the authorization server are
@@ -289,5 +289,5 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Short enough for clients to notice a reload.
 const METADATA_CACHE_CONTROL: &str = "public, max-age=60";
 /// Limits of a request's body: its bytes, and the time to read it.
-const LARGEST_BODY: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);

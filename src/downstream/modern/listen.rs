@@ -63,8 +63,8 @@ impl SubscriptionFilter {
         }
         if !unknown.is_empty() {
             let unknown = format!("{{{}}}", unknown.join(","));
-            if unknown.len() > MOST_UNKNOWN {
-                return Err(ParamsFault::UnknownNotifications { limit: MOST_UNKNOWN });
+            if unknown.len() > MAX_UNKNOWN_MEMBER_BYTES {
+                return Err(ParamsFault::UnknownNotifications { limit: MAX_UNKNOWN_MEMBER_BYTES });
             }
             filter.unknown = Some(unknown);
         }
@@ -255,7 +255,7 @@ impl McpService {
 }
 
 /// Limit of the bytes of unknown members.
-const MOST_UNKNOWN: usize = 16 * 1024;
+const MAX_UNKNOWN_MEMBER_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -284,7 +284,7 @@ mod tests {
             r#"{"resourceSubscriptions":"a"}"#,
             r#"{"taskIds":[1]}"#,
             r#"{"x":1,"x":2}"#,
-            &format!(r#"{{"x":"{}"}}"#, "x".repeat(MOST_UNKNOWN)),
+            &format!(r#"{{"x":"{}"}}"#, "x".repeat(MAX_UNKNOWN_MEMBER_BYTES)),
         ] {
             assert!(filter(text).is_err(), "{text:.80}");
         }

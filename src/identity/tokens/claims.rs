@@ -101,12 +101,12 @@ enum Separator {
 fn words(claim: Option<&Value>, separator: Separator) -> Vec<String> {
     match claim {
         Some(Value::String(text)) if separator == Separator::Space => {
-            text.split_ascii_whitespace().take(MOST_WORDS).map(str::to_owned).collect()
+            text.split_ascii_whitespace().take(MAX_CLAIM_WORDS).map(str::to_owned).collect()
         }
         Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Array(items)) => {
             let texts = items.iter().filter_map(Value::as_str);
-            texts.take(MOST_WORDS).map(str::to_owned).collect()
+            texts.take(MAX_CLAIM_WORDS).map(str::to_owned).collect()
         }
         _ => Vec::new(),
     }
@@ -134,4 +134,4 @@ const OTHER_KINDS: [&str; 4] = ["ID", "Refresh", "Offline", "Logout"];
 /// Limit of the bytes of a principal's name (OpenID Connect Core, 2: 255 for `sub`).
 const MAX_SUBJECT: usize = 255;
 /// Limit of the scopes, groups or audiences of a token.
-const MOST_WORDS: usize = 512;
+const MAX_CLAIM_WORDS: usize = 512;

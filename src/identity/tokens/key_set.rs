@@ -74,8 +74,8 @@ impl KeySet {
     pub fn parse(bytes: &[u8]) -> Result<Self, KeySetFault> {
         let document: KeyDocument = serde_json::from_slice(bytes).map_err(|_| KeySetFault::Form)?;
         let found = document.keys.len();
-        if found > MOST_KEYS {
-            return Err(KeySetFault::TooManyKeys { found, limit: MOST_KEYS });
+        if found > MAX_ISSUER_KEYS {
+            return Err(KeySetFault::TooManyKeys { found, limit: MAX_ISSUER_KEYS });
         }
         let keys: Vec<_> = document.keys.into_iter().filter_map(PublicKey::read).collect();
         if keys.is_empty() {
@@ -118,7 +118,7 @@ impl KeySet {
         let is_signed = |key: &PublicKey| {
             crypto::verify(token.signature, token.signed, &key.key, algorithm).unwrap_or(false)
         };
-        let is_valid = fitting.take(MOST_TRIED).any(is_signed);
+        let is_valid = fitting.take(MAX_TRIED_KEYS).any(is_signed);
         if is_valid { Ok(()) } else { Err(TokenFault::Signature) }
     }
 }
@@ -181,6 +181,6 @@ fn of_crate(algorithm: TokenAlgorithm) -> (Algorithm, KeyFamily) {
 }
 
 /// Limit of an issuer's keys: the largest providers publish about ten.
-const MOST_KEYS: usize = 100;
+const MAX_ISSUER_KEYS: usize = 100;
 /// Limit of the keys that are tried for a token that names none.
-const MOST_TRIED: usize = 4;
+const MAX_TRIED_KEYS: usize = 4;

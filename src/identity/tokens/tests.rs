@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
-use super::verified::{CheckedToken, MOST_BYTES};
+use super::verified::{CheckedToken, MAX_VERIFIED_BYTES};
 use super::*;
 use crate::config::{ConfigSource, SystemEnvironment};
 use crate::identity::{Identity, Proof, Unidentified};
@@ -175,7 +175,7 @@ fn verified_tokens_have_a_bound() {
         all.insert(&text, Arc::clone(&token), NOW);
         assert!(all.find(&text).is_some(), "the newest is there");
     }
-    assert!(all.len() * (16 << 10) <= MOST_BYTES, "{}", all.len());
+    assert!(all.len() * (16 << 10) <= MAX_VERIFIED_BYTES, "{}", all.len());
     assert!(all.len() > 100);
     all.insert(b"a", Arc::clone(&token), NOW);
     all.insert(b"a", token, NOW);

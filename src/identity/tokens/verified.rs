@@ -113,7 +113,7 @@ impl fmt::Debug for VerifiedToken {
     }
 }
 
-/// Tokens verified under one configuration: as many as fit into [`MOST_BYTES`].
+/// Tokens verified under one configuration: as many as fit into [`MAX_VERIFIED_BYTES`].
 pub(super) struct VerifiedTokens {
     /// Computes fingerprints; `None` if the system has no random bytes for its key, so that nothing
     /// is cached.
@@ -156,11 +156,11 @@ impl VerifiedTokens {
         let kept_text = token.grants.token.as_ref().map_or(0, |_| text.len());
         let bytes = text.len() + kept_text + TOKEN_OVERHEAD_BYTES;
         let mut kept = place.lock();
-        if kept.bytes + bytes > MOST_BYTES / SHELF_COUNT {
+        if kept.bytes + bytes > MAX_VERIFIED_BYTES / SHELF_COUNT {
             kept.tokens.retain(|_, sized| !sized.token.is_expired(now));
             kept.bytes = kept.tokens.values().map(|sized| sized.bytes).sum();
         }
-        if kept.bytes + bytes > MOST_BYTES / SHELF_COUNT {
+        if kept.bytes + bytes > MAX_VERIFIED_BYTES / SHELF_COUNT {
             kept.tokens.clear();
             kept.bytes = 0;
         }
@@ -195,6 +195,6 @@ impl fmt::Debug for VerifiedTokens {
 /// Number of shelves. Each has its own lock, so that threads rarely wait for one another.
 const SHELF_COUNT: usize = 16;
 /// Limit of the bytes of tokens.
-pub(super) const MOST_BYTES: usize = 32 << 20;
+pub(super) const MAX_VERIFIED_BYTES: usize = 32 << 20;
 /// Memory of a token besides its text.
 const TOKEN_OVERHEAD_BYTES: usize = 512;

@@ -110,7 +110,7 @@ pub(super) fn ends_below(name: &str, parent: &str) -> bool {
 fn name_or_v4(text: &str) -> Option<RequestedHost<'_>> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let name = text.strip_suffix('.').unwrap_or(text);
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(valid) {
+    if name.is_empty() || name.len() > MAX_HOST_NAME_BYTES || !name.bytes().all(valid) {
         return None;
     }
     // The strict dotted form only: `127.1` or `0x7f.0.0.1` stay names, and foreign ones.
@@ -143,7 +143,7 @@ fn default_port(scheme: &str) -> Option<u16> {
 }
 
 /// RFC 1035, 2.3.4.
-const LONGEST_NAME: usize = 253;
+const MAX_HOST_NAME_BYTES: usize = 253;
 
 #[cfg(test)]
 mod tests {

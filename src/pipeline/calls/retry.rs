@@ -135,7 +135,7 @@ impl RetryPlan {
         // All attempts are one call in flight.
         let slot = permitted.take_slot();
         let until = clock::now() + member.config.timeout;
-        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let mut backoff = Backoff::new(FIRST_WAIT, MAX_RETRY_DELAY);
         loop {
             let again = (permitted.get().clone(), permitted.target().clone());
             let (attempt, received) = match way.send(snapshot, member, permitted).await {
@@ -174,7 +174,7 @@ impl RetryPlan {
 
 /// Limits of the waits: before the first retry, and before any.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

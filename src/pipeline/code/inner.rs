@@ -156,8 +156,8 @@ impl InnerCourse {
             };
             self.rounds += 1;
             let mut active = CallAwaitingClient(Some(active));
-            if self.rounds > MOST_ROUNDS {
-                return ended(Err(format!("it has requested input {MOST_ROUNDS} times")));
+            if self.rounds > MAX_INPUT_ROUNDS {
+                return ended(Err(format!("it has requested input {MAX_INPUT_ROUNDS} times")));
             }
             let state = asked.state.map(|(state, _)| state);
             if !asked.questions.is_empty() {
@@ -260,14 +260,14 @@ fn left_out_kinds(result: &ResultBody) -> Vec<String> {
     }
     let read = serde_json::from_slice::<ContentKinds>(result.raw());
     let kinds = read.map(|read| read.content).unwrap_or_default().into_iter();
-    kinds.map(|kind| kind.r#type).filter(|kind| kind != "text").take(MOST_KINDS).collect()
+    kinds.map(|kind| kind.r#type).filter(|kind| kind != "text").take(MAX_OMITTED_KINDS).collect()
 }
 
 /// Levels of a client's request above the arguments of its tool.
 const LEVELS_ABOVE: usize = 2;
 /// Limit of the kinds of content that are named as left out.
-const MOST_KINDS: usize = 8;
+const MAX_OMITTED_KINDS: usize = 8;
 /// Limit of a call's rounds of input.
-const MOST_ROUNDS: usize = 64;
+const MAX_INPUT_ROUNDS: usize = 64;
 /// Pause before a call is repeated that requested no input, multiplied by the number of rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, interval_at};
 
 use crate::call::{
-    Answer, Call, Event, Failure, Input, InternalFault, MOST_QUESTIONS, MetaTool, ParamsFault,
+    Answer, Call, Event, Failure, Input, InternalFault, MAX_QUESTIONS, MetaTool, ParamsFault,
     Reply, ResultBody, StateError, tool_error,
 };
 use crate::clock;
@@ -100,7 +100,7 @@ fn reply_of_code(
     let limits = limits_of(&snapshot.config.code);
     let calls = InnerCalls::new(gateway, client, call, limits.result);
     let gateway = Arc::clone(gateway);
-    let (answers, inbox) = mpsc::channel(2 * MOST_QUESTIONS);
+    let (answers, inbox) = mpsc::channel(2 * MAX_QUESTIONS);
     let events = stream! {
         match RunningScript::start(script, limits, gateway.snapshots.guardian()).await {
             Err(error) => yield Event::Answer(explain_refusal(&error)),
@@ -273,7 +273,7 @@ impl OpenInquiries {
 
     fn fill(&mut self) {
         while let Some(next) = self.waiting.front() {
-            if self.open_count() + next.questions.len() > MOST_QUESTIONS {
+            if self.open_count() + next.questions.len() > MAX_QUESTIONS {
                 return;
             }
             let Some(mut next) = self.waiting.pop_front() else { return };

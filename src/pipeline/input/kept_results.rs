@@ -61,7 +61,7 @@ impl KeptBounds {
     pub(crate) fn of(config: &Config) -> Self {
         let limits = &config.gateway.limits;
         let all = limits.kept_results;
-        let (each, most_each) = (config.share_of(all), config.share_of(MOST_RESULTS));
+        let (each, most_each) = (config.share_of(all), config.share_of(MAX_KEPT_RESULTS));
         Self { all, each, most_each, lasting: limits.kept_result_time }
     }
 }
@@ -90,7 +90,7 @@ impl KeptResults {
             let oldest = kept.iter().position(is_own)?;
             kept.remove(oldest);
         }
-        if kept.len() >= MOST_RESULTS || size_of(&kept, &|_| true) + size > bounds.all {
+        if kept.len() >= MAX_KEPT_RESULTS || size_of(&kept, &|_| true) + size > bounds.all {
             return None;
         }
         let uri = format!("{KEPT_RESULT_URI_PREFIX}{id}");
@@ -209,7 +209,7 @@ const KEPT_SCHEME: &str = "trunkline:";
 /// Prefix of the URIs of kept results.
 const KEPT_RESULT_URI_PREFIX: &str = "trunkline://results/";
 /// Limit of the number of kept results.
-const MOST_RESULTS: usize = 1000;
+const MAX_KEPT_RESULTS: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -250,9 +250,9 @@ mod tests {
     async fn one_client_leaves_the_others_a_number_of_results() {
         let store = KeptResults::default();
         let lasting = Duration::from_mins(1);
-        let (all, most_each) = (1_000_000, MOST_RESULTS / 2);
+        let (all, most_each) = (1_000_000, MAX_KEPT_RESULTS / 2);
         let bounds = KeptBounds { all, each: all / 2, most_each, lasting };
-        assert!((0..MOST_RESULTS + 10).all(|_| kept_by(&store, "ann", 1, bounds)));
+        assert!((0..MAX_KEPT_RESULTS + 10).all(|_| kept_by(&store, "ann", 1, bounds)));
         assert_eq!(store.0.lock().len(), most_each);
         assert!((0..most_each).all(|_| kept_by(&store, "bob", 1, bounds)));
         assert!(!kept_by(&store, "eve", 1, bounds));

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::call::{
-    Call, Client, Failure, Input, InputError, InternalFault, MOST_QUESTIONS, Params, ParamsFault,
+    Call, Client, Failure, Input, InputError, InternalFault, MAX_QUESTIONS, Params, ParamsFault,
     Principal,
 };
 use crate::clock;
@@ -189,8 +189,8 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
             return Err(ParamsFault::Kind { member, kind }.into());
         }
     };
-    if members.len() > MOST_QUESTIONS {
-        return Err(ParamsFault::TooManyResponses { limit: MOST_QUESTIONS }.into());
+    if members.len() > MAX_QUESTIONS {
+        return Err(ParamsFault::TooManyResponses { limit: MAX_QUESTIONS }.into());
     }
     let mut responses = Vec::with_capacity(members.len());
     for (key, response) in members {

@@ -1,6 +1,6 @@
 //! Refusals of a server's input requests that the client could not answer.
 
-use crate::call::{Abilities, MOST_QUESTIONS, Question};
+use crate::call::{Abilities, MAX_QUESTIONS, Question};
 use crate::jsonrpc::{self, Response};
 use crate::mcp::code;
 
@@ -17,8 +17,8 @@ pub(crate) fn refusal_reason(
         Some(format!("the params of {} have a duplicate key", question.method))
     } else if let Some(missing) = question.missing_capability(abilities) {
         Some(question.not_offered(missing))
-    } else if open >= MOST_QUESTIONS {
-        Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
+    } else if open >= MAX_QUESTIONS {
+        Some(format!("more than {MAX_QUESTIONS} requests of this call are open"))
     } else {
         None
     }

@@ -55,7 +55,7 @@ impl ReleasedUris {
         if own.known.insert(digest) {
             own.order.push_back(digest);
         }
-        if own.order.len() > MOST_URIS_EACH
+        if own.order.len() > MAX_URIS_PER_CLIENT
             && let Some(oldest) = own.order.pop_front()
         {
             own.known.remove(&oldest);
@@ -85,7 +85,7 @@ impl ReleasedByClient {
     /// Makes room for one more client: clients without credentials go first, then the least recently
     /// used.
     fn make_room(&mut self) {
-        while self.clients.len() >= MOST_CLIENTS {
+        while self.clients.len() >= MAX_CLIENTS {
             let rank = |holder: &Holder, own: &ReleasedToClient| {
                 (matches!(holder, Holder::Client(_)), own.used)
             };
@@ -104,9 +104,9 @@ fn digest_of(server: &ServerName, native: &str) -> UriDigest {
 }
 
 /// Limit of the URIs of one client; the oldest are forgotten.
-const MOST_URIS_EACH: usize = 1024;
+const MAX_URIS_PER_CLIENT: usize = 1024;
 /// Limit of clients with released URIs.
-const MOST_CLIENTS: usize = 256;
+const MAX_CLIENTS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -120,14 +120,14 @@ mod tests {
             released.note((&Principal::Anonymous, holder), &server, uri);
         };
         let ann = Holder::Client("ann".into());
-        for number in 0..=MOST_URIS_EACH {
+        for number in 0..=MAX_URIS_PER_CLIENT {
             note(&ann, &format!("x:{number}"));
         }
         assert!(!released.has(&ann, &server, "x:0") && released.has(&ann, &server, "x:1"));
-        for number in 0..2 * u32::try_from(MOST_CLIENTS).unwrap() {
+        for number in 0..2 * u32::try_from(MAX_CLIENTS).unwrap() {
             note(&Holder::Address(std::net::Ipv4Addr::from(number).into()), "x:0");
         }
-        assert_eq!(released.0.lock().clients.len(), MOST_CLIENTS);
+        assert_eq!(released.0.lock().clients.len(), MAX_CLIENTS);
         assert!(released.has(&ann, &server, "x:1"), "strangers make room for one another");
         let bob = Holder::Client("bob".into());
         assert!(!released.has(&bob, &server, "x:1"));

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::call::{
     Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, InternalFault,
-    MOST_QUESTIONS, Principal, Question, ResultBody, ServerFault, ServerName, StateError,
+    MAX_QUESTIONS, Principal, Question, ResultBody, ServerFault, ServerName, StateError,
 };
 use crate::clock;
 use crate::era::lift;
@@ -243,7 +243,7 @@ fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
         lift::question(&Question { method: ELICITATION.into(), params })
     };
     let questions: Vec<_> = refusal.data.elicitations.into_iter().map(question).collect();
-    let is_valid = (1..=MOST_QUESTIONS).contains(&questions.len())
+    let is_valid = (1..=MAX_QUESTIONS).contains(&questions.len())
         && !questions.iter().any(Question::is_ambiguous);
     is_valid.then_some(questions)
 }

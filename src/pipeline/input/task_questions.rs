@@ -19,8 +19,7 @@ use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::call::{
-    Abilities, Event, Failure, InternalFault, MOST_QUESTIONS, Principal, Question, Reply,
-    ServerName,
+    Abilities, Event, Failure, InternalFault, MAX_QUESTIONS, Principal, Question, Reply, ServerName,
 };
 use crate::clock;
 use crate::crypto::random_bytes;
@@ -119,7 +118,7 @@ impl TaskQuestions {
         let reply = at.request_outcome().await?;
         let number = random_bytes::<6>().map_err(|_| InternalFault::Random)?;
         let prefix = URL_SAFE_NO_PAD.encode(number);
-        let (says, said) = mpsc::channel(MOST_QUESTIONS);
+        let (says, said) = mpsc::channel(MAX_QUESTIONS);
         let touched = clock::now();
         let open = OpenTaskQuestions { questions: Vec::new(), asked: 0, prefix, touched };
         let asking = Arc::new(QuestionStream { open: Mutex::new(open), news: Notify::new(), says });

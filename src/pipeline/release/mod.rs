@@ -184,7 +184,7 @@ impl Release {
         let large_work = Arc::clone(&self.large_work);
         // Not retryable: the server has already processed the call.
         let failure = InternalFault::LargeWork.into();
-        let patience = Patience { longest: LONGEST_WAIT, failure };
+        let patience = Patience { longest: MAX_LARGE_ANSWER_WAIT, failure };
         large_work.run(&holder, patience, move || self.release_answer(answer)).await
     }
 
@@ -319,4 +319,4 @@ impl UriReader<'_> {
 /// Limit of an answer's bytes that are rewritten on the thread that serves its client.
 const LARGE_ANSWER_BYTES: usize = 256 * 1024;
 /// Limit of a large answer's wait for other work: as long as most clients wait for an answer.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const MAX_LARGE_ANSWER_WAIT: Duration = Duration::from_mins(1);

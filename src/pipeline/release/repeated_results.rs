@@ -78,7 +78,7 @@ impl RepeatWatch {
         let texts = [CONTENT_MEMBER, STRUCTURED_CONTENT]
             .map(|name| members.find(name).map_or("", RawValue::get));
         let size = texts.iter().map(|text| text.len()).sum::<usize>();
-        if size < LEAST_SIZE {
+        if size < MIN_REPEATED_BYTES {
             return None;
         }
         let digest = digest_of(texts.map(str::as_bytes));
@@ -122,7 +122,7 @@ fn held_results(params: &Params) -> Result<Option<Vec<String>>, ParamsFault> {
         return Ok(None);
     };
     let held = serde_json::from_str::<Vec<String>>(held.get()).ok();
-    let held = held.filter(|held| held.len() <= MOST_HELD);
+    let held = held.filter(|held| held.len() <= MAX_HELD_RESULTS);
     held.map(Some).ok_or(ParamsFault::Kind {
         member: "_meta dev.trunkline/heldResults",
         kind: "an array of at most 256 strings",
@@ -171,6 +171,6 @@ fn digest_of(parts: [&[u8]; 2]) -> ResultDigest {
 const CONTENT_MEMBER: &str = "content";
 const STRUCTURED_CONTENT: &str = "structuredContent";
 /// Minimum size of a large result: about a thousand tokens.
-const LEAST_SIZE: usize = 4096;
+const MIN_REPEATED_BYTES: usize = 4096;
 /// Limit of the results that a client may list as held.
-const MOST_HELD: usize = 256;
+const MAX_HELD_RESULTS: usize = 256;

@@ -32,7 +32,7 @@ impl PagedLists {
         let now = clock::now();
         let mut all = self.0.lock();
         all.retain(|one| one.until > now && !(one.key == key && Arc::ptr_eq(&one.view, view)));
-        if all.len() >= MOST_VIEWS {
+        if all.len() >= MAX_PAGED_VIEWS {
             all.pop_front();
         }
         let (config, view) = (Arc::clone(&snapshot.config), Arc::clone(view));
@@ -53,4 +53,4 @@ impl PagedLists {
 /// Time limit between two page requests if the list changes meanwhile.
 const PAGED_VIEW_LIFETIME: Duration = Duration::from_mins(1);
 /// Limit of kept views.
-const MOST_VIEWS: usize = 16;
+const MAX_PAGED_VIEWS: usize = 16;

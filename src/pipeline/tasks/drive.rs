@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::call::{
-    Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
+    Answer, Call, Event, Failure, MAX_QUESTIONS, Question, Reply, ResultBody, ResultType,
     ServerFault, TaskFault,
 };
 use crate::clock;
@@ -58,7 +58,7 @@ async fn start_task(
     let slot = permitted.take_slot();
     let at = TaskAt::for_new_task(snapshot, &permitted).await?;
     let reply = at.create_task(permitted).await?;
-    let (says, answers) = mpsc::channel(MOST_QUESTIONS);
+    let (says, answers) = mpsc::channel(MAX_QUESTIONS);
     let driven =
         DrivenTask { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
     Ok(Reply::stream(driven.events()).with_answers(Some(says)).with_slot(slot))
@@ -299,10 +299,10 @@ impl Polling {
         let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
         let requests = requests.and_then(|raw| Members::parse(raw).ok());
         for (key, request) in requests.map(|requests| requests.0).unwrap_or_default() {
-            let room = self.open.len() < MOST_QUESTIONS && self.asked.len() < MOST_KEYS;
+            let room = self.open.len() < MAX_QUESTIONS && self.asked.len() < MAX_TASK_INPUTS;
             let Ok(question) = Question::read(raw, request) else { continue };
             let waiting: usize = self.untold.iter().map(|(_, question)| question.size()).sum();
-            let fits = waiting == 0 || waiting + question.size() <= MOST_UNTOLD;
+            let fits = waiting == 0 || waiting + question.size() <= MAX_WAITING_INPUT_BYTES;
             if room && fits && self.asked.insert(key.to_string()) {
                 let number = u64::try_from(self.asked.len()).unwrap_or(u64::MAX);
                 self.open.push((number, key.into_owned()));
@@ -357,9 +357,9 @@ const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit of the input requests of one task.
-const MOST_KEYS: usize = 256;
+const MAX_TASK_INPUTS: usize = 256;
 /// Limit of the bytes of input requests that wait for the client.
-const MOST_UNTOLD: usize = 8 << 20;
+const MAX_WAITING_INPUT_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -138,7 +138,7 @@ impl Policy {
             limit: "arguments".into(),
             retry_after: ARGUMENT_CHECK_RETRY_AFTER,
         };
-        let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
+        let patience = Patience { longest: MAX_CHECKS_WAIT, failure };
         self.limits.large_work.run(&Holder::of_context(context), patience, check).await
     }
 }
@@ -220,7 +220,7 @@ fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Re
 }
 
 /// Limit of a call's wait for the checks of other calls' large arguments.
-const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
+const MAX_CHECKS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const ARGUMENT_CHECK_RETRY_AFTER: Duration = Duration::from_secs(1);
 

@@ -160,7 +160,7 @@ impl Policy {
         }
         let failure =
             Failure::OverLimit { limit: "confirmations".into(), retry_after: CONFIRMATION_RETRY };
-        let patience = Patience { longest: LONGEST_WAIT, failure };
+        let patience = Patience { longest: MAX_QUESTIONS_WAIT, failure };
         let (holder, rules, call) =
             (Holder::of_context(&call.context), Arc::clone(rules), call.clone());
         let asked = self.large_work().run(&holder, patience, move || rules.question(&call)).await?;
@@ -209,7 +209,7 @@ const SHOWN_ARGUMENTS: ArgumentBounds = ArgumentBounds { usual: 2000, most: 8000
 /// Size in bytes from which arguments are formatted away from the threads that serve clients.
 const LARGE_ARGUMENTS: usize = 64 << 10;
 /// Limit of the wait for the questions of other calls with large arguments.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_QUESTIONS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const CONFIRMATION_RETRY: Duration = Duration::from_secs(1);
 

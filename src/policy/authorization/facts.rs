@@ -152,7 +152,7 @@ impl<'a> RequestFacts<'a> {
 
     /// Facts of a request with arguments that have no outline.
     pub(super) fn new(method: &'a Method, raw: Option<&'a [u8]>, context: &'a Context) -> Self {
-        let most_steps = Some(ConditionCost::MOST);
+        let most_steps = Some(ConditionCost::MAX_STEPS);
         let arguments = raw.map(|raw| ReadArguments { raw, parts: None });
         Self { method, arguments, context, most_steps, settled: None }
     }

@@ -41,7 +41,7 @@ pub(super) fn parse_members<'v>(
         let members = members.map(|(name, value)| (name_bytes(name), value));
         return members_read(members, reads, |value| parse_value(value.get()));
     };
-    let mut members = Vec::with_capacity(MOST_MEMBERS);
+    let mut members = Vec::with_capacity(EXPECTED_MEMBERS);
     for part in parts {
         members.push((part.key().map_err(|_| unreadable())?, part));
     }
@@ -125,7 +125,7 @@ fn key(name: Cow<'_, str>) -> CelMapKey<'_> {
 /// Limit of an argument's name in a fault.
 const MAX_NAME: usize = 128;
 /// Most arguments have no more members.
-const MOST_MEMBERS: usize = 16;
+const EXPECTED_MEMBERS: usize = 16;
 
 /// Reads one value.
 #[derive(Clone, Copy)]

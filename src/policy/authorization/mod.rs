@@ -266,7 +266,7 @@ async fn decide_about(
         return decide(&rights, call);
     }
     let failure = Failure::OverLimit { limit: "rules".into(), retry_after: CONDITION_RETRY_AFTER };
-    let patience = Patience { longest: LONGEST_WAIT, failure };
+    let patience = Patience { longest: MAX_RULES_WAIT, failure };
     let (holder, call) = (Holder::of_context(&call.context), call.clone());
     large_work.run(&holder, patience, move || decide(&rights, &call)).await?
 }
@@ -285,7 +285,7 @@ fn unknown_element(requested: &RequestedElement) -> Failure {
 }
 
 /// Limit of a call's wait for the rules of other calls with large arguments.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_RULES_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const CONDITION_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The longest name that an error repeats.

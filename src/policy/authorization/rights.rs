@@ -99,7 +99,7 @@ impl CallerRights {
     pub(super) fn call_cost(&self, facts: &RequestFacts<'_>) -> u64 {
         let scope = self.scope(None, Some(facts));
         let costs = self.asking_rules().map(|rule| rule.cost(&scope));
-        costs.filter(|cost| *cost <= ConditionCost::MOST).fold(0, u64::saturating_add)
+        costs.filter(|cost| *cost <= ConditionCost::MAX_STEPS).fold(0, u64::saturating_add)
     }
 
     /// Returns the upper bound of the cost of the conditions to evaluate for a call of this element

@@ -88,7 +88,7 @@ impl AccessRule {
             Some(condition) if condition.reads().needs_element() => CallerMatch::Asks,
             Some(condition) => {
                 let annotations = AnnotationTrust::Ignored;
-                let most_steps = Some(ConditionCost::MOST);
+                let most_steps = Some(ConditionCost::MAX_STEPS);
                 let scope =
                     EvaluationScope { caller, element: None, annotations, call: None, most_steps };
                 match (self.evaluate(condition, &scope), self.effect()) {

@@ -72,11 +72,11 @@ pub(super) fn size_of(
     scope: &EvaluationScope<'_>,
 ) -> ValueSize {
     let caller = scope.caller;
-    let fixed = |bytes| [bytes, MOST_MEMBERS];
+    let fixed = |bytes| [bytes, MAX_VARIABLE_MEMBERS];
     let [bytes, elements] = match variable {
         "principal" => {
             let names = caller.groups().chain(caller.scopes()).chain(caller.actors());
-            let own = [caller.principal.as_str().len() + 64, MOST_MEMBERS];
+            let own = [caller.principal.as_str().len() + 64, MAX_VARIABLE_MEMBERS];
             names.fold(own, |[bytes, count], name| [bytes + name.len() + 1, count + 1])
         }
         "claims" => caller.grants.as_ref().map_or([1, 0], |grants| map_size(&grants.claims)),
@@ -86,7 +86,7 @@ pub(super) fn size_of(
         "annotations" => {
             let raw = scope.element.and_then(|element| element.tool?.annotations());
             let [bytes, count] = raw_size(raw.unwrap_or_default().as_bytes());
-            [bytes + 64, count + MOST_MEMBERS]
+            [bytes + 64, count + MAX_VARIABLE_MEMBERS]
         }
         "arguments" => {
             let arguments = scope.call.and_then(|call| call.arguments.as_ref());
@@ -100,7 +100,7 @@ pub(super) fn size_of(
 }
 
 /// Upper bound of the members of any variable with fixed ones.
-const MOST_MEMBERS: usize = 8;
+const MAX_VARIABLE_MEMBERS: usize = 8;
 
 fn principal_value<'v>(caller: &'v CallerFacts, members: &MemberReads) -> ConditionValue<'v> {
     record(members, ["name", "kind", "groups", "scopes", "actors"], |member| match member {

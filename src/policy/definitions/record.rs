@@ -138,7 +138,7 @@ impl BaselineRecord {
 
     /// Returns true if the record has reached its limit.
     fn is_full(&self) -> bool {
-        self.0.values().map(BTreeMap::len).sum::<usize>() >= MOST_DEFINITIONS
+        self.0.values().map(BTreeMap::len).sum::<usize>() >= MAX_STORED_DEFINITIONS
     }
 
     /// Approves the pending forms of the definitions with these names, or of all; returns their
@@ -218,7 +218,7 @@ impl BaselineRecord {
             return;
         }
         pinned.pending.retain(|form| form.sha256 != key.sha256);
-        if pinned.pending.len() >= MOST_PENDING {
+        if pinned.pending.len() >= MAX_PENDING_FORMS {
             pinned.pending.remove(0);
         }
         let (sha256, definition) = (key.sha256, key.definition);
@@ -265,15 +265,15 @@ impl PinnedDefinition {
             self.accepted.retain(|known| known.sha256 != sha256);
             self.accepted.push(PinnedForm { sha256, basis: PinBasis::Approved, definition });
         }
-        let surplus = self.accepted.len().saturating_sub(MOST_ACCEPTED);
+        let surplus = self.accepted.len().saturating_sub(MAX_ACCEPTED_FORMS);
         self.accepted.drain(..surplus);
         true
     }
 }
 
 /// Limit of the stored definitions of one server.
-const MOST_DEFINITIONS: usize = 50_000;
+const MAX_STORED_DEFINITIONS: usize = 50_000;
 /// Limit of the accepted forms of one definition; the newest stay.
-const MOST_ACCEPTED: usize = 8;
+const MAX_ACCEPTED_FORMS: usize = 8;
 /// Limit of the pending forms of one definition.
-const MOST_PENDING: usize = 4;
+const MAX_PENDING_FORMS: usize = 4;

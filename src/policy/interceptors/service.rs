@@ -31,7 +31,7 @@ impl InterceptorService {
         let breaker =
             config.breaker.map(|settings| Arc::new(Breaker::new(subject(), settings, None)));
         let headers = sensitive_headers(&config.headers);
-        let service = JsonService::new(config.url.clone(), headers, MOST_IDLE);
+        let service = JsonService::new(config.url.clone(), headers, MAX_IDLE_CONNECTIONS);
         Self { config, service, breaker }
     }
 
@@ -106,4 +106,4 @@ impl InterceptorService {
 }
 
 /// Limit of idle connections.
-const MOST_IDLE: usize = 16;
+const MAX_IDLE_CONNECTIONS: usize = 16;

@@ -63,13 +63,13 @@ impl FailedLogins {
         let mut addresses = self.addresses.lock();
         if addresses.until.len() >= addresses.sweep_at && now >= addresses.sweep_after {
             addresses.until.retain(|_, until| *until > now);
-            addresses.sweep_at = (addresses.until.len() * 2).clamp(MANY_ADDRESSES, MOST_ADDRESSES);
+            addresses.sweep_at = (addresses.until.len() * 2).clamp(MANY_ADDRESSES, MAX_ADDRESSES);
             addresses.sweep_after = now + SWEEP_PAUSE;
         }
         let address = network(address);
         // Beyond the bound, addresses are not counted: an attacker with that many could have used a
         // new one each time.
-        if addresses.until.len() < MOST_ADDRESSES || addresses.until.contains_key(&address) {
+        if addresses.until.len() < MAX_ADDRESSES || addresses.until.contains_key(&address) {
             let until = addresses.until.entry(address).or_insert(now);
             *until = (now.max(*until) + self.each).min(now + self.all);
         }
@@ -81,7 +81,7 @@ const FAILED_LOGINS_LIMIT: &str = "failed_logins";
 /// Number of addresses at which those without failures are dropped.
 const MANY_ADDRESSES: usize = 10_000;
 /// Limit of the addresses.
-const MOST_ADDRESSES: usize = 200_000;
+const MAX_ADDRESSES: usize = 200_000;
 /// The time between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn addresses_beyond_the_bound_are_not_kept_and_those_before_still_count() {
         let (failed, now) = three_a_minute();
-        for number in 0..u32::try_from(MOST_ADDRESSES).unwrap() + 100 {
+        for number in 0..u32::try_from(MAX_ADDRESSES).unwrap() + 100 {
             failed.record(IpAddr::V4((number + (1 << 24)).into()), now);
         }
-        assert_eq!(failed.addresses.lock().until.len(), MOST_ADDRESSES);
+        assert_eq!(failed.addresses.lock().until.len(), MAX_ADDRESSES);
         failed.record("1.0.0.0".parse().unwrap(), now);
         failed.record("1.0.0.0".parse().unwrap(), now);
         assert_eq!(wait(&failed, "1.0.0.0", now), 20);

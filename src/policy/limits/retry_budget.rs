@@ -12,14 +12,14 @@ pub struct RetryBudget {
 
 impl Default for RetryBudget {
     fn default() -> Self {
-        Self { balance: AtomicU32::new(MOST_RETRIES * CALLS_PER_RETRY) }
+        Self { balance: AtomicU32::new(MAX_RETRIES * CALLS_PER_RETRY) }
     }
 }
 
 impl RetryBudget {
     /// Counts a call that may be tried again.
     pub fn deposit(&self) {
-        let add = |balance: u32| Some((balance + 1).min(MOST_RETRIES * CALLS_PER_RETRY));
+        let add = |balance: u32| Some((balance + 1).min(MAX_RETRIES * CALLS_PER_RETRY));
         let _ = self.balance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
@@ -31,7 +31,7 @@ impl RetryBudget {
 }
 
 /// Limit of retries in a row.
-const MOST_RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 /// Number of calls that pay for one retry.
 const CALLS_PER_RETRY: u32 = 5;
 

@@ -125,7 +125,7 @@ impl QuotaCounts {
         let ChargedQuota { limit, holder, .. } = quota;
         let Some(holder) = holder else { return limit.clone() };
         let key = format!("{limit} {holder}");
-        if self.used.len() < MOST_COUNTS || self.used.contains_key(&key) {
+        if self.used.len() < MAX_QUOTA_COUNTS || self.used.contains_key(&key) {
             return key;
         }
         format!("{limit} {OTHER_HOLDERS}")
@@ -135,7 +135,7 @@ impl QuotaCounts {
 /// The seconds of a day.
 const DAY_SECONDS: u64 = 86_400;
 /// Limit of the counts.
-const MOST_COUNTS: usize = 100_000;
+const MAX_QUOTA_COUNTS: usize = 100_000;
 /// Holder of the calls of all callers beyond that limit.
 const OTHER_HOLDERS: &str = "others";
 
@@ -199,11 +199,11 @@ mod tests {
     fn callers_beyond_so_many_share_one_count() {
         let ledger = QuotaLedger::default();
         let of = |number: usize| [quota("q", Some(&number.to_string()), 1)];
-        for number in 0..MOST_COUNTS {
+        for number in 0..MAX_QUOTA_COUNTS {
             ledger.charge(&of(number), cost(1), NOON).unwrap();
         }
-        ledger.charge(&of(MOST_COUNTS), cost(1), NOON).unwrap();
-        assert!(ledger.charge(&of(MOST_COUNTS + 1), cost(1), NOON).is_err());
-        assert!(ledger.0.lock().used.len() <= MOST_COUNTS + 1);
+        ledger.charge(&of(MAX_QUOTA_COUNTS), cost(1), NOON).unwrap();
+        assert!(ledger.charge(&of(MAX_QUOTA_COUNTS + 1), cost(1), NOON).is_err());
+        assert!(ledger.0.lock().used.len() <= MAX_QUOTA_COUNTS + 1);
     }
 }

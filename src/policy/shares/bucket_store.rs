@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash> StateStore for BucketStore<K> {
 impl<K: Clone + Eq + Hash> ShrinkableKeyedStateStore<K> for BucketStore<K> {
     fn retain_recent(&self, drop_below: Nanos) {
         self.own.retain_recent(drop_below);
-        self.is_full.store(self.own.len() >= MOST_KEYS, Ordering::Relaxed);
+        self.is_full.store(self.own.len() >= MAX_OWN_BUCKETS, Ordering::Relaxed);
     }
 
     fn len(&self) -> usize {
@@ -61,4 +61,4 @@ impl<K: Clone + Eq + Hash> ShrinkableKeyedStateStore<K> for BucketStore<K> {
 
 /// Limit of the keys with buckets of their own. They are counted periodically, so there may be some
 /// thousands more.
-pub(super) const MOST_KEYS: usize = 400_000;
+pub(super) const MAX_OWN_BUCKETS: usize = 400_000;

@@ -38,7 +38,7 @@ impl Default for LargeWork {
     /// Allows as much concurrent work as leaves half of the cores to the clients.
     fn default() -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        let all = Arc::new(Semaphore::new((cores / 2).clamp(1, MOST_AT_A_TIME)));
+        let all = Arc::new(Semaphore::new((cores / 2).clamp(1, MAX_CONCURRENT_WORK)));
         Self { all, each: HolderSlots::new(1) }
     }
 }
@@ -76,4 +76,4 @@ impl LargeWork {
 }
 
 /// Limit of concurrent pieces of work, regardless of the number of cores.
-const MOST_AT_A_TIME: usize = 4;
+const MAX_CONCURRENT_WORK: usize = 4;

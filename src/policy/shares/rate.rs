@@ -12,7 +12,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use crate::call::Failure;
 use crate::config::Rate;
 
-use super::bucket_store::{BucketStore, MOST_KEYS};
+use super::bucket_store::{BucketStore, MAX_OWN_BUCKETS};
 
 /// One token bucket.
 #[derive(Debug)]
@@ -106,9 +106,9 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     /// sweep is postponed, up to a bound: it visits every key.
     fn sweep(&self) {
         let kept = self.limiter.len();
-        if kept >= MOST_KEYS || kept > self.sweep_at.load(Ordering::Relaxed) {
+        if kept >= MAX_OWN_BUCKETS || kept > self.sweep_at.load(Ordering::Relaxed) {
             self.limiter.retain_recent();
-            let next = (self.limiter.len() * 2).clamp(MANY_ADDRESSES, MOST_KEYS);
+            let next = (self.limiter.len() * 2).clamp(MANY_ADDRESSES, MAX_OWN_BUCKETS);
             self.sweep_at.store(next, Ordering::Relaxed);
         }
     }
@@ -220,17 +220,17 @@ mod tests {
         };
         // From 1.0.0.0, because all of 127.0.0.0/8 is one address.
         let first = 1 << 24;
-        for number in first..first + MOST_KEYS {
+        for number in first..first + MAX_OWN_BUCKETS {
             assert!(check(number), "{number}");
         }
         // This many more until the next count.
-        let counted = first + MOST_KEYS + CHECKS_PER_SWEEP;
-        (first + MOST_KEYS..counted).for_each(|number| _ = check(number));
+        let counted = first + MAX_OWN_BUCKETS + CHECKS_PER_SWEEP;
+        (first + MAX_OWN_BUCKETS..counted).for_each(|number| _ = check(number));
         let strangers = counted..counted + 3 * CHECKS_PER_SWEEP;
         let admitted = strangers.filter(|number| check(*number)).count();
         assert!(admitted <= 2, "not more than one of them alone: {admitted}");
         let kept = buckets.0.limiter.len();
-        assert!(kept <= MOST_KEYS + CHECKS_PER_SWEEP, "{kept}");
+        assert!(kept <= MAX_OWN_BUCKETS + CHECKS_PER_SWEEP, "{kept}");
         assert!(check(first), "its second of two");
         assert!(!check(first));
     }

@@ -52,7 +52,7 @@ impl UsedConsents {
         if used.contains_key(&state) {
             return Err(StateError::Used.into());
         }
-        let share = self.amount.take(holder, 1, MOST_USED).map_err(|_| {
+        let share = self.amount.take(holder, 1, USED_CONSENT_BOUNDS).map_err(|_| {
             let soonest = used.keys().next().map_or(now, |oldest| oldest.until);
             let retry_after = Duration::from_secs(soonest.saturating_sub(now).max(1));
             Failure::OverLimit { limit: CONFIRMATIONS_LIMIT.into(), retry_after }
@@ -78,7 +78,7 @@ impl Drop for ConsentClaim {
 }
 
 /// Limits of the remembered consents: of all clients, and of each.
-const MOST_USED: ShareBounds = ShareBounds { all: 65_536, each: 1024 };
+const USED_CONSENT_BOUNDS: ShareBounds = ShareBounds { all: 65_536, each: 1024 };
 /// Name of the limit in errors and metrics.
 const CONFIRMATIONS_LIMIT: &str = "confirmations";
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn one_client_can_neither_fill_the_memory_nor_keep_others_from_theirs() {
         let (all, ann) = (Arc::new(UsedConsents::default()), client("ann"));
-        let each = u32::try_from(MOST_USED.each).unwrap();
+        let each = u32::try_from(USED_CONSENT_BOUNDS.each).unwrap();
         for number in 0..each {
             all.claim(&ann, state(number, 60), NOW).unwrap().keep();
         }
@@ -137,7 +137,7 @@ mod tests {
             over,
             Err(Failure::OverLimit { limit: CONFIRMATIONS_LIMIT.into(), retry_after })
         );
-        assert_eq!(all.used.lock().len(), MOST_USED.each);
+        assert_eq!(all.used.lock().len(), USED_CONSENT_BOUNDS.each);
         all.claim(&client("bob"), state(each + 1, 60), NOW).unwrap().keep();
         all.claim(&ann, state(each, 120), NOW + retry_after).unwrap().keep();
         assert_eq!(all.amount.total(), 1);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn all_clients_together_are_bounded() {
         let all = Arc::new(UsedConsents::default());
-        let most = u32::try_from(MOST_USED.all).unwrap();
+        let most = u32::try_from(USED_CONSENT_BOUNDS.all).unwrap();
         for number in 0..most {
             all.claim(&client(&(number / 1000).to_string()), state(number, 60), NOW)
                 .unwrap()

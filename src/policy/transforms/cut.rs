@@ -87,7 +87,7 @@ fn cut_array(raw: &str, budget: CutBudget, omitted: &mut Omitted) -> String {
         let room = size.saturating_sub(out.len() + comma + 1);
         let item = if item.get().len() <= room {
             Cow::Borrowed(item.get())
-        } else if kept == 0 && room >= LEAST_PART {
+        } else if kept == 0 && room >= MIN_PART_BYTES {
             // A part of the only element is more useful than an empty array.
             cut_level(item.get(), CutBudget { size: room, levels }, omitted)
         } else {
@@ -119,7 +119,7 @@ fn cut_object(raw: &str, budget: CutBudget, omitted: &mut Omitted) -> String {
         let share = room / (values.len() - done);
         let fair = share.saturating_sub(overhead(*index));
         let Some(value) = values.get(*index) else { continue };
-        if value.len() > fair && fair < LEAST_PART {
+        if value.len() > fair && fair < MIN_PART_BYTES {
             omitted.members += 1;
             continue;
         }
@@ -137,7 +137,7 @@ fn cut_object(raw: &str, budget: CutBudget, omitted: &mut Omitted) -> String {
 /// Limit of the nested levels that are cut.
 const MAX_CUT_LEVELS: usize = 8;
 /// Minimum bytes of a value's part.
-const LEAST_PART: usize = 16;
+const MIN_PART_BYTES: usize = 16;
 /// Limit of the bytes of JSON for one byte of text.
 const MAX_ESCAPE: usize = 6;
 

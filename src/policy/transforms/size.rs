@@ -161,7 +161,7 @@ fn cut_content<'a>(content: &'a RawValue, size: usize, omitted: &mut Omitted) ->
         let shown = if raw.len() < room {
             Some(Cow::Borrowed(raw))
         } else {
-            let text = text_of(item).filter(|_| room > TEXT_ITEM + LEAST_TEXT);
+            let text = text_of(item).filter(|_| room > TEXT_ITEM + MIN_TEXT_BYTES);
             text.map(|text| cut_item(&text, room - TEXT_ITEM - 1, omitted).into())
         };
         omitted.elements += usize::from(shown.is_none());
@@ -218,7 +218,7 @@ const ASK_FOR_REST: &str =
 /// Bytes reserved for the sentence about the omitted parts.
 const SENTENCE_RESERVE_BYTES: usize = 600;
 /// Minimum bytes of a text's part.
-const LEAST_TEXT: usize = 16;
+const MIN_TEXT_BYTES: usize = 16;
 /// The bytes of an item with an empty text.
 const TEXT_ITEM: usize = r#"{"type":"text","text":""}"#.len();
 

@@ -21,9 +21,9 @@ pub(super) struct WantedTexts {
 }
 
 impl WantedTexts {
-    /// Adds a text. Beyond [`MOST_WANTED`] it is ignored; a later search adds it again.
+    /// Adds a text. Beyond [`MAX_WAITING_TEXTS`] it is ignored; a later search adds it again.
     pub(super) fn want(&mut self, digest: TextDigest, text: impl FnOnce() -> String) {
-        if self.known.len() < MOST_WANTED && self.known.insert(digest) {
+        if self.known.len() < MAX_WAITING_TEXTS && self.known.insert(digest) {
             self.queue.push_back((digest, text()));
         }
     }
@@ -127,7 +127,7 @@ impl Embedder {
 }
 
 /// Limit of the texts that wait for their vectors.
-const MOST_WANTED: usize = 100_000;
+const MAX_WAITING_TEXTS: usize = 100_000;
 /// Limits of the waits after a failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_mins(1);

@@ -112,7 +112,7 @@ impl Embedder {
                     backoff: Backoff::new(FIRST_PAUSE, LAST_PAUSE),
                     until: None,
                 }),
-                queries: Semaphore::new(MOST_QUERIES),
+                queries: Semaphore::new(MAX_CONCURRENT_QUERIES),
             })),
         };
         Some(Self { config: config.clone(), source, vectors: VectorCache::default() })
@@ -256,7 +256,7 @@ impl QueryPause {
 }
 
 /// Limit of concurrent queries to a service; further searches use words alone.
-const MOST_QUERIES: usize = 32;
+const MAX_CONCURRENT_QUERIES: usize = 32;
 /// Limits of the time without queries to a service that has failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);

@@ -23,7 +23,8 @@ impl TextDigest {
 pub(super) struct KnownVector(pub(super) Option<Arc<TextVector>>);
 
 /// The vectors of one model, across snapshots. Vectors in use by a view stay for as long as the
-/// view. Beyond that, the [`MOST_BYTES`] that were most recently used are kept for later views.
+/// view. Beyond that, the most recently used ones are kept for later views, up to
+/// [`MAX_VECTOR_BYTES`].
 ///
 /// So a view's vectors do not depend on the room that is left by others.
 #[derive(Debug, Default)]
@@ -36,8 +37,8 @@ struct CachedVectors {
     held: usize,
     /// Counts the uses of all vectors.
     uses: u64,
-    /// The size at which unused vectors are removed: more than [`MOST_BYTES`] if views use that
-    /// much.
+    /// The size at which unused vectors are removed: more than [`MAX_VECTOR_BYTES`] if views use
+    /// that much.
     sweep_at: usize,
 }
 
@@ -67,7 +68,7 @@ impl VectorCache {
 
     /// Keeps the vector of a text.
     pub(super) fn keep(&self, text: TextDigest, vector: Option<Arc<TextVector>>) {
-        self.0.lock().keep(text, vector, MOST_BYTES);
+        self.0.lock().keep(text, vector, MAX_VECTOR_BYTES);
     }
 
     /// Returns the number of vectors.
@@ -124,7 +125,7 @@ impl CachedVector {
 }
 
 /// Limit of the bytes of vectors that no view uses.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_VECTOR_BYTES: usize = 32 << 20;
 
 #[cfg(test)]
 mod tests {

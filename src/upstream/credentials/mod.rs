@@ -25,7 +25,7 @@ pub use grants::book::GrantBook;
 pub use grants::browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub use grants::grant::GrantOwner;
 pub(super) use grants::grant::OauthGrant;
-pub(super) use grants::refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};
+pub(super) use grants::refusal::{AfterRefusal, MAX_REFUSED_TRIES, RequestRefusal};
 pub use login::connection::{Connection, ConnectionState, RevocationOutcome};
 pub(super) use login::discovery::{NO_DOCUMENT, find_auth_server, metadata_places};
 pub use login::terminal::{TerminalLogin, begin_terminal_login};

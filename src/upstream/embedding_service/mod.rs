@@ -113,7 +113,7 @@ impl EmbeddingService {
         let mut headers = sensitive_headers(&config.headers);
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         Some(Self {
-            service: JsonService::new(url, headers, MOST_IDLE),
+            service: JsonService::new(url, headers, MAX_IDLE_CONNECTIONS),
             model_name,
             asked_dimensions: config.dimensions,
             dimensions: AtomicUsize::new(config.dimensions.unwrap_or_default()),
@@ -184,4 +184,4 @@ fn note_unreachable(error: &str) -> EmbeddingFault {
 }
 
 /// Maximum number of idle connections.
-const MOST_IDLE: usize = 8;
+const MAX_IDLE_CONNECTIONS: usize = 8;

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::call::{
-    Call, Event, Failure, InternalFault, MOST_QUESTIONS, Notice, Principal, Question, Reply,
+    Call, Event, Failure, InternalFault, MAX_QUESTIONS, Notice, Principal, Question, Reply,
     ServerName,
 };
 use crate::crypto::random_bytes;
@@ -225,7 +225,7 @@ async fn wait(
             Some(Event::TookBack(id)) if waiting.forget_question(&id) => {}
             // There are too many events. The server's request is refused when the client returns.
             Some(Event::Asks(..) | Event::TookBack(_))
-                if waiting.events.len() >= MAX_KEPT_NOTIFICATIONS + 2 * MOST_QUESTIONS => {}
+                if waiting.events.len() >= MAX_KEPT_NOTIFICATIONS + 2 * MAX_QUESTIONS => {}
             Some(event) => {
                 ended = event.is_last();
                 waiting.events.push_back(event);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
+use crate::call::{Answers, Call, MAX_QUESTIONS, NativeName, Notice, Question};
 use crate::era::tasks::rename;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Era, Method};
@@ -39,7 +39,7 @@ impl CallQuestions {
     ) -> (Self, Option<Answers>) {
         let can_be = era == Era::Legacy && call.context.client.abilities().any();
         // Room for the open questions, and for as many refusals.
-        let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
+        let way = can_be.then(|| mpsc::channel(2 * MAX_QUESTIONS));
         let (answers, responses) = way.unzip();
         let aside = can_be.then(|| {
             let connection = Arc::clone(connection);
@@ -60,7 +60,7 @@ impl CallQuestions {
         let fits = self.open.is_empty() || size.saturating_add(waiting) <= OPEN_BYTES;
         let may = self.can_be()
             && fits
-            && self.open.len() < 2 * MOST_QUESTIONS
+            && self.open.len() < 2 * MAX_QUESTIONS
             && !self.open.iter().any(|(open, _)| open == id);
         if may {
             deadline.pause();

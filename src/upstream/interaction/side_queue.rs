@@ -12,7 +12,10 @@ use crate::upstream::interaction::questions::SideMessage;
 /// Creates an empty queue for one call.
 pub(crate) fn side_queue() -> (SideSender, SideReceiver) {
     let (queue, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
-    (SideSender { queue, room: Arc::new(Semaphore::new(MOST_BYTES)) }, SideReceiver(messages))
+    (
+        SideSender { queue, room: Arc::new(Semaphore::new(MAX_SIDE_QUEUE_BYTES)) },
+        SideReceiver(messages),
+    )
 }
 
 /// Sender's side of a call's queue.
@@ -27,7 +30,7 @@ impl SideSender {
     /// Queues a message. Returns false if the queue is full or the call has ended. An empty queue
     /// accepts a message of any size.
     pub(crate) fn send(&self, message: SideMessage) -> bool {
-        let size = u32::try_from(message.size().min(MOST_BYTES)).unwrap_or(u32::MAX);
+        let size = u32::try_from(message.size().min(MAX_SIDE_QUEUE_BYTES)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(size);
         room.is_ok_and(|room| self.queue.try_send((message, room)).is_ok())
     }
@@ -50,7 +53,7 @@ impl SideReceiver {
 /// Maximum number of messages that wait for one call.
 const MAX_WAITING_MESSAGES: usize = 64;
 /// Maximum size of these messages in bytes: two of the largest requests.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+const MAX_SIDE_QUEUE_BYTES: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -68,13 +71,13 @@ mod tests {
     #[tokio::test]
     async fn messages_wait_for_a_call_up_to_a_number_and_a_sum_of_bytes() {
         let (sender, mut messages) = side_queue();
-        assert!(sender.send(question(2 * MOST_BYTES)), "one always fits");
+        assert!(sender.send(question(2 * MAX_SIDE_QUEUE_BYTES)), "one always fits");
         assert!(!sender.send(question(1)));
         assert!(sender.send(SideMessage::TookBack(Id::number(1))), "it takes no room");
         assert!(messages.next().await.is_some());
         assert!(messages.next().await.is_some());
         for place in 0..10 {
-            assert_eq!(sender.send(question(MOST_BYTES / 4)), place < 4, "{place}");
+            assert_eq!(sender.send(question(MAX_SIDE_QUEUE_BYTES / 4)), place < 4, "{place}");
         }
         let (sender, _messages) = side_queue();
         assert_eq!(

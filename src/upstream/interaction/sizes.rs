@@ -18,10 +18,10 @@ pub(crate) fn admit<C: ServerLink>(connection: &Arc<C>, frame: Frame) -> Option<
     let (method, params, limit) = match &frame {
         Frame::Response { .. } => return Some(frame),
         Frame::Notification { method, params } => {
-            (method, params.as_ref().map_or(0, Bytes::len), LARGEST_NOTIFICATION)
+            (method, params.as_ref().map_or(0, Bytes::len), MAX_NOTIFICATION_BYTES)
         }
         Frame::Request { method, params, .. } => {
-            (method, params.as_ref().map_or(0, |params| params.len()), LARGEST_REQUEST)
+            (method, params.as_ref().map_or(0, |params| params.len()), MAX_SERVER_REQUEST_BYTES)
         }
     };
     let size = method.len() + params;
@@ -39,10 +39,10 @@ pub(crate) fn admit<C: ServerLink>(connection: &Arc<C>, frame: Frame) -> Option<
 
 /// Maximum size in bytes of a notification. A log line can carry some data, but 64 notifications
 /// wait for one client.
-const LARGEST_NOTIFICATION: usize = 256 * 1024;
+const MAX_NOTIFICATION_BYTES: usize = 256 * 1024;
 /// Maximum size in bytes of a request, the same as a client's default limit (`limits.body`): a
 /// request for sampling can carry images.
-const LARGEST_REQUEST: usize = 4 * 1024 * 1024;
+const MAX_SERVER_REQUEST_BYTES: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -99,11 +99,11 @@ mod tests {
         let notification = "\"method\":\"m\"";
         let request = "\"id\":7,\"method\":\"m\"";
         for (members, size, expected) in [
-            (notification, LARGEST_NOTIFICATION - 1, (true, false)),
-            (notification, LARGEST_NOTIFICATION, (false, false)),
-            (request, LARGEST_REQUEST - 1, (true, false)),
-            (request, LARGEST_REQUEST, (false, true)),
-            ("result", LARGEST_REQUEST * 2, (true, false)),
+            (notification, MAX_NOTIFICATION_BYTES - 1, (true, false)),
+            (notification, MAX_NOTIFICATION_BYTES, (false, false)),
+            (request, MAX_SERVER_REQUEST_BYTES - 1, (true, false)),
+            (request, MAX_SERVER_REQUEST_BYTES, (false, true)),
+            ("result", MAX_SERVER_REQUEST_BYTES * 2, (true, false)),
         ] {
             assert_eq!(admitted(members, size), expected, "{members} {size}");
         }

@@ -17,7 +17,7 @@ use crate::catalog::{ByKind, HeaderRules, SchemaExemption};
 use crate::config::{ArgumentsChoice, ServerConfig};
 use crate::mcp::Era;
 
-pub(super) use offered::{ListFreshness, MAX_DECLARATIONS, MOST_EACH, OfferedLists};
+pub(super) use offered::{ListFreshness, MAX_DECLARATIONS, MAX_LISTS_PER_CLIENT, OfferedLists};
 
 /// Result of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

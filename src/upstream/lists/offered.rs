@@ -153,7 +153,7 @@ impl OfferedLists {
             let by_use = second.asked.cmp(&first.asked);
             by_use.then_with(|| one.capabilities.cmp(&other.capabilities))
         });
-        let slots = slots.into_iter().take(MOST_EACH);
+        let slots = slots.into_iter().take(MAX_LISTS_PER_CLIENT);
         slots.filter_map(|(told, slot)| Some((told.clone(), slot.list.clone()?))).collect()
     }
 
@@ -223,7 +223,7 @@ impl OfferedLists {
             return Some(tried.unwrap_or(ListFreshness::New));
         }
         let has_account = told.account.is_some();
-        let most = if has_account { MOST_ACCOUNTS } else { MAX_DECLARATIONS };
+        let most = if has_account { MAX_ACCOUNT_LISTS } else { MAX_DECLARATIONS };
         let alike = |key: &ClientDeclaration| key.account.is_some() == has_account;
         let own = |slot: &CapabilityList| slot.holder.as_ref() == Some(holder);
         let count = |is_own: bool| {
@@ -378,9 +378,9 @@ fn remove_unused(
 /// Maximum number of sets of capabilities with a list for one server.
 pub(crate) const MAX_DECLARATIONS: usize = 64;
 /// Maximum number of lists for clients' accounts at one server.
-const MOST_ACCOUNTS: usize = 1024;
+const MAX_ACCOUNT_LISTS: usize = 1024;
 /// Maximum number of lists for one client, if clients can be distinguished.
-pub(crate) const MOST_EACH: usize = MAX_DECLARATIONS / 4;
+pub(crate) const MAX_LISTS_PER_CLIENT: usize = MAX_DECLARATIONS / 4;
 /// A list that a client requested within this time is not removed for another.
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client requested within this time is not updated.

@@ -289,10 +289,10 @@ impl TopicState {
 }
 
 /// Returns the URIs of the resources that may contain this one, nearest first. At most
-/// [`MOST_WHOLES`] levels, because a server may send a URI of nothing but slashes.
+/// [`MAX_CONTAINING_LEVELS`] levels, because a server may send a URI of nothing but slashes.
 fn wholes(uri: &str) -> impl Iterator<Item = &str> {
     let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
-    let ends = ends.take(MOST_WHOLES);
+    let ends = ends.take(MAX_CONTAINING_LEVELS);
     // With and without the separator.
     ends.flat_map(|(at, _)| [uri.get(..=at), uri.get(..at)])
         .flatten()
@@ -360,7 +360,7 @@ impl Drop for SubscriptionGuard {
 }
 
 /// Maximum number of levels between a resource and the subscribed one that contains it.
-const MOST_WHOLES: usize = 64;
+const MAX_CONTAINING_LEVELS: usize = 64;
 
 #[cfg(test)]
 mod tests;

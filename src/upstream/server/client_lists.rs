@@ -82,7 +82,7 @@ impl Server {
         holder: &Holder,
     ) -> Option<ListFreshness> {
         let has_shares = self.shared.context().has_shares();
-        let each = if has_shares { lists::MOST_EACH } else { lists::MAX_DECLARATIONS };
+        let each = if has_shares { lists::MAX_LISTS_PER_CLIENT } else { lists::MAX_DECLARATIONS };
         self.shared.lists().ask(told, holder, each)
     }
 
@@ -111,7 +111,8 @@ impl Server {
             running.demand().touch();
         }
         let fresh = lists.freshness(told).filter(|_| running.is_some());
-        let fresh = fresh.map_or(Duration::ZERO, |fresh| fresh.get(kind).ttl).max(LEAST_FRESH);
+        let fresh =
+            fresh.map_or(Duration::ZERO, |fresh| fresh.get(kind).ttl).max(MIN_REFRESH_INTERVAL);
         if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
             return;
         }
@@ -127,4 +128,4 @@ impl Server {
 }
 
 /// Minimum time between two refreshes of a list for clients.
-pub(super) const LEAST_FRESH: Duration = Duration::from_secs(5);
+pub(super) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(5);

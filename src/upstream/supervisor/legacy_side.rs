@@ -16,7 +16,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::store::KnownServer;
 use crate::upstream::owner::InstanceKey;
-use crate::upstream::supervisor::remembered_era::LONGEST_ASSUMED;
+use crate::upstream::supervisor::remembered_era::MAX_ERA_AGE;
 
 /// Known Legacy support of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl LegacySide {
     pub(crate) fn restored(known: Option<&KnownServer>, now: u64) -> Self {
         let refused_at = known.and_then(|known| known.legacy_refused);
         let refused_at = refused_at
-            .filter(|at| now.checked_sub(*at).is_some_and(|age| age < LONGEST_ASSUMED.as_secs()));
+            .filter(|at| now.checked_sub(*at).is_some_and(|age| age < MAX_ERA_AGE.as_secs()));
         let mut waits = Backoff::new(FIRST_RETRY, LAST_RETRY);
         let (support, wait) = match refused_at {
             Some(_) => {
@@ -139,7 +139,7 @@ impl LegacySide {
                     return LegacyDoubt::None;
                 }
                 verdict.refusals += 1;
-                if verdict.refusals < MOST_REFUSALS {
+                if verdict.refusals < MAX_LEGACY_REFUSALS {
                     verdict.waits.next_wait();
                     verdict.retry_at = now + REFUSAL_PAUSE;
                     return LegacyDoubt::None;
@@ -197,7 +197,7 @@ const FIRST_RETRY: Duration = Duration::from_mins(1);
 const LAST_RETRY: Duration = Duration::from_hours(1);
 /// Number of refusals in a row after which a server no longer counts as one that speaks Legacy, and
 /// the time after one refusal from which the next one counts.
-const MOST_REFUSALS: u32 = 3;
+const MAX_LEGACY_REFUSALS: u32 = 3;
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_refusal_of_an_earlier_run_holds_for_a_day() {
-        let (refused_at, day) = (1_000_000, LONGEST_ASSUMED.as_secs());
+        let (refused_at, day) = (1_000_000, MAX_ERA_AGE.as_secs());
         let known = KnownServer { legacy_refused: Some(refused_at), ..known("one") };
         for (now, support) in [
             (refused_at - 1, LegacySupport::Untried),
@@ -269,11 +269,11 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(doubt(&UpstreamError::NoAnswer).await, LegacyDoubt::None, "not a refusal");
         }
-        for _ in 1..MOST_REFUSALS {
+        for _ in 1..MAX_LEGACY_REFUSALS {
             assert_eq!(doubt(&refusal).await, LegacyDoubt::None);
         }
         side.confirm(version);
-        for _ in 1..MOST_REFUSALS {
+        for _ in 1..MAX_LEGACY_REFUSALS {
             assert_eq!(doubt(&refusal).await, LegacyDoubt::None);
             assert_eq!(side.doubt(&plain, &refusal), LegacyDoubt::None, "at the same time");
         }

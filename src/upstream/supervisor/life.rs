@@ -435,7 +435,7 @@ impl<'a> Life<'a> {
     async fn back_off(&self, wait: Duration) {
         let needed = async {
             self.instance.demand().start_requested().await;
-            sleep_until(self.tried_at + LEAST_PAUSE).await;
+            sleep_until(self.tried_at + MIN_START_INTERVAL).await;
         };
         tokio::select! {
             () = sleep(wait) => {}
@@ -458,6 +458,6 @@ fn far_away() -> Instant {
 /// Time that a server with stored lists waits before its start, unless a call needs it.
 const HEAD_START: Duration = Duration::from_millis(300);
 /// Time between two starts of a server in backoff that clients need.
-const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_START_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for the exit of a child that closed its output.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

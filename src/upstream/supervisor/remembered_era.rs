@@ -53,7 +53,7 @@ impl RememberedEra {
     pub(super) fn assumed_era(&self, now: u64) -> Option<Era> {
         let knowledge = self.0.lock();
         let age = now.checked_sub(knowledge.probed?)?;
-        let version = knowledge.version.filter(|_| age < LONGEST_ASSUMED.as_secs());
+        let version = knowledge.version.filter(|_| age < MAX_ERA_AGE.as_secs());
         version.map(ProtocolVersion::era)
     }
 
@@ -89,7 +89,7 @@ impl RememberedEra {
 }
 
 /// Maximum time that an era is assumed without a probe.
-pub(super) const LONGEST_ASSUMED: Duration = Duration::from_hours(24);
+pub(super) const MAX_ERA_AGE: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn an_era_is_assumed_for_a_day_after_its_probe() {
         let probed = 1_000_000;
-        let day = LONGEST_ASSUMED.as_secs();
+        let day = MAX_ERA_AGE.as_secs();
         let era = RememberedEra::new(EraChoice::Legacy, None);
         assert_eq!(era.assumed_era(probed), None, "it was never probed");
         era.note_probe(probed);

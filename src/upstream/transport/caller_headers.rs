@@ -110,7 +110,7 @@ fn is_header_text(text: &str) -> bool {
     let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
     // Servers drop blanks around a value, so the claim of one user would become that of another.
     let is_trimmed = text.trim().len() == text.len();
-    !text.is_empty() && is_trimmed && text.len() <= LONGEST_CLAIM && !text.bytes().any(is_control)
+    !text.is_empty() && is_trimmed && text.len() <= MAX_CLAIM_BYTES && !text.bytes().any(is_control)
 }
 
 /// Adds the client's trace context.
@@ -120,7 +120,7 @@ fn add_trace(headers: &mut HeaderMap, call: &Call) {
         Some((parent, state)) => (Some(parent), state.as_ref()),
         None => (trace.parent.as_ref(), trace.state.as_ref()),
     };
-    let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
+    let state = state.filter(|state| state.len() <= MAX_TRACESTATE_BYTES);
     for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(name, value);
@@ -130,6 +130,6 @@ fn add_trace(headers: &mut HeaderMap, call: &Call) {
 
 /// Maximum number of bytes of a client's `tracestate` in a header (W3C Trace Context, "tracestate
 /// Limits"). Servers reject requests with large headers.
-const LONGEST_TRACESTATE: usize = 512;
+const MAX_TRACESTATE_BYTES: usize = 512;
 /// Maximum number of bytes of a claim in a header.
-const LONGEST_CLAIM: usize = 4096;
+const MAX_CLAIM_BYTES: usize = 4096;

@@ -162,7 +162,7 @@ fn bounds(schema: &Map<String, Value>, step: f64) -> (f64, f64) {
 
 #[expect(clippy::cast_possible_truncation, reason = "clamped first")]
 fn integer(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
-    let whole = |value: f64| value.clamp(-MOST_WHOLE, MOST_WHOLE) as i64;
+    let whole = |value: f64| value.clamp(-MAX_EXACT_INTEGER, MAX_EXACT_INTEGER) as i64;
     let (low, high) = bounds(schema, 1.0);
     let step = schema.get("multipleOf").and_then(Value::as_f64).filter(|step| *step >= 1.0);
     let step = whole(step.unwrap_or(1.0).ceil()).max(1);
@@ -190,7 +190,7 @@ fn number(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
 /// The width of the range if a schema sets no bound.
 const UNBOUNDED_RANGE: f64 = 1000.0;
 /// The largest integer that every JSON reader represents exactly.
-const MOST_WHOLE: f64 = 9_007_199_254_740_991.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_991.0;
 const MAX_TRIES: usize = 200;
 const GENERATION_FUEL: usize = 5000;
 

@@ -128,7 +128,7 @@ fn normalize_numbers(value: &mut Value) {
 
 /// The integer that a floating-point number is, within the range in which it is exact.
 fn whole_number(number: f64) -> Option<i64> {
-    let is_whole = number.fract() == 0.0 && number.abs() < MOST_EXACT;
+    let is_whole = number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER;
     #[expect(clippy::cast_possible_truncation, reason = "a whole number within 53 bits")]
     is_whole.then_some(number as i64)
 }
@@ -136,7 +136,7 @@ fn whole_number(number: f64) -> Option<i64> {
 /// The time of a resource's last modification, which is no part of its definition.
 const LAST_MODIFIED: &str = "lastModified";
 /// 2^53: every smaller integer has a floating-point number of its own.
-const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ pub(super) fn find_hidden(text: &str, found: &mut ScanFindings) {
             && before.is_ascii_alphabetic()
             && behind.is_ascii_alphabetic()
             && c != SOFT_HYPHEN;
-        if run >= LONGEST_RUN || splits_word {
+        if run >= MIN_HIDDEN_RUN || splits_word {
             found.add(ScanRule::InvisibleCharacters);
         }
         before = c;
@@ -63,4 +63,4 @@ const BLACK_FLAG: char = '\u{1f3f4}';
 /// Marks where a long word may be divided.
 const SOFT_HYPHEN: char = '\u{ad}';
 /// So many invisible characters in a row are a message.
-const LONGEST_RUN: usize = 4;
+const MIN_HIDDEN_RUN: usize = 4;

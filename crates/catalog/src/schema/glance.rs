@@ -60,7 +60,7 @@ pub(super) struct ItemCount {
 
 #[derive(Debug)]
 pub(super) struct ObjectMembers {
-    /// At most [`MOST_MEMBERS`] members.
+    /// At most [`MAX_NAMED_MEMBERS`] members.
     known: Vec<(String, QuickCheck)>,
     /// A bit for each required member.
     required: u64,
@@ -172,7 +172,7 @@ impl QuickCheck {
 
     /// Returns true if these unparsed arguments are certainly admitted.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
-        Outline::of(raw, MAX_ARGUMENT_DEPTH, MOST_VALUES)
+        Outline::of(raw, MAX_ARGUMENT_DEPTH, MAX_GLANCED_VALUES)
             .is_ok_and(|outline| outline.parts(raw).is_some_and(|parts| self.admits_object(parts)))
     }
 
@@ -260,7 +260,7 @@ impl ObjectMembers {
                 .map(|(key, rule)| (key.clone(), QuickCheck::from_schema(rule)))
                 .collect(),
         };
-        if known.len() > MOST_MEMBERS {
+        if known.len() > MAX_NAMED_MEMBERS {
             return None;
         }
         let mut required = 0;
@@ -289,7 +289,7 @@ impl ObjectMembers {
                 next = at + 1;
                 &self.known.get(at)?.1
             } else {
-                if others.len() == MOST_OTHERS || others.contains(&key) {
+                if others.len() == MAX_UNNAMED_MEMBERS || others.contains(&key) {
                     return None;
                 }
                 others.push(key);
@@ -370,11 +370,11 @@ const ANNOTATION_KEYWORDS: [&str; 10] = [
     "format",
 ];
 /// The most values of arguments that the quick check handles.
-const MOST_VALUES: u16 = 16_384;
+const MAX_GLANCED_VALUES: u16 = 16_384;
 /// The most named members of a schema.
-const MOST_MEMBERS: usize = 64;
+const MAX_NAMED_MEMBERS: usize = 64;
 /// The most members that the schema does not name.
-const MOST_OTHERS: usize = 16;
+const MAX_UNNAMED_MEMBERS: usize = 16;
 /// The longest number that is parsed, with its sign and point.
 const MAX_NUMBER_DIGITS: usize = 15;
 /// Below this, every integer is exact as a float.

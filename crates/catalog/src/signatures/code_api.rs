@@ -85,8 +85,8 @@ impl Catalog {
                 _ => counts.push((entry.server.as_str(), 1)),
             }
         }
-        let more = counts.len().saturating_sub(MOST_SERVERS);
-        let named = counts.iter().take(MOST_SERVERS);
+        let more = counts.len().saturating_sub(MAX_NAMED_SERVERS);
+        let named = counts.iter().take(MAX_NAMED_SERVERS);
         let mut named: Vec<_> =
             named.map(|(server, count)| format!("{server} ({count})")).collect();
         named.extend((more > 0).then(|| format!("{more} more")));
@@ -97,4 +97,4 @@ impl Catalog {
 /// The number of functions that find others.
 const FINDER_COUNT: usize = 2;
 /// The most servers that are named.
-const MOST_SERVERS: usize = 50;
+const MAX_NAMED_SERVERS: usize = 50;

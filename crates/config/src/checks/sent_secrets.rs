@@ -30,7 +30,7 @@ impl SentSecrets {
         if sent.iter().rev().any(|known| known.value.expose() == value) {
             return;
         }
-        if sent.len() >= MOST_SENT {
+        if sent.len() >= MAX_SENT_SECRETS {
             sent.pop_front();
         }
         let value = Secret::new(value.to_owned());
@@ -51,7 +51,7 @@ impl SentSecret {
 }
 
 /// The most values that are remembered for a server.
-const MOST_SENT: usize = 256;
+const MAX_SENT_SECRETS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn the_oldest_value_is_forgotten_and_none_is_kept_twice() {
         let sent = SentSecrets::default();
-        for number in 0..=MOST_SENT {
+        for number in 0..=MAX_SENT_SECRETS {
             sent.note(&format!("token-{number}"));
             sent.note(&format!("token-{number}"));
         }
         let values: Vec<_> = sent.list().iter().map(|one| one.value.clone()).collect();
-        assert_eq!(values.len(), MOST_SENT);
+        assert_eq!(values.len(), MAX_SENT_SECRETS);
         assert_eq!(values.first().map(Secret::expose), Some("token-1"));
     }
 }

@@ -48,7 +48,7 @@ impl ServerSecrets {
     /// Adds secrets that no response of the server may contain ([`Self::hide_credentials_in`]).
     fn with_credentials<'a>(mut self, values: impl IntoIterator<Item = &'a str>) -> Self {
         self.credentials = hidden_forms(values);
-        self.credentials.retain(|form| form.expose().len() >= SHORTEST_WORD);
+        self.credentials.retain(|form| form.expose().len() >= MIN_SECRET_WORD_BYTES);
         self
     }
 
@@ -108,7 +108,7 @@ impl ServerSecrets {
 pub(crate) fn hidden_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Secret> {
     let mut parts = Vec::new();
     for line in values.into_iter().flat_map(str::lines) {
-        let words = line.split_whitespace().filter(|word| word.len() >= SHORTEST_WORD);
+        let words = line.split_whitespace().filter(|word| word.len() >= MIN_SECRET_WORD_BYTES);
         parts.extend(std::iter::once(line.trim()).chain(words).map(str::to_owned));
         parts.extend(basic_credential(line).into_iter().flatten());
     }
@@ -164,7 +164,7 @@ fn encoded_forms(secret: &str) -> Vec<String> {
         let (begin, whole) = ((before.len() * 4).div_ceil(3), text.len() * 4 / 3);
         for encoded in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
             let digits = encoded.get(begin..whole).unwrap_or_default();
-            forms.extend((digits.len() >= SHORTEST_WORD).then(|| digits.to_owned()));
+            forms.extend((digits.len() >= MIN_SECRET_WORD_BYTES).then(|| digits.to_owned()));
         }
     }
     forms.retain(|form| form != secret);
@@ -234,7 +234,7 @@ fn is_credential(setting: &str) -> bool {
 /// The fewest bytes of a secret. Shorter values, such as a port or `yes`, are part of any text.
 const MIN_SECRET_BYTES: usize = 4;
 /// The fewest bytes of a word that is a secret by itself; `Bearer` is none.
-const SHORTEST_WORD: usize = 8;
+const MIN_SECRET_WORD_BYTES: usize = 8;
 /// The characters that strict writers of URLs encode (RFC 3986, 2.3).
 const NOT_UNRESERVED: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -163,7 +163,7 @@ fn give_up(child: &mut Child) -> CommandFault {
 fn last_line(errors: &[u8]) -> String {
     let errors = String::from_utf8_lossy(errors);
     let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    escape_controls(clip(last, LONGEST_LINE))
+    escape_controls(clip(last, MAX_SHOWN_LINE_BYTES))
 }
 
 /// Time limit for a program: less than reading a configuration may take.
@@ -173,7 +173,7 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest output, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// The longest line in an error, in bytes.
-const LONGEST_LINE: usize = 200;
+const MAX_SHOWN_LINE_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests {

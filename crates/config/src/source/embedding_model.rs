@@ -19,7 +19,7 @@ use trunkline_core::codec::file::FileError;
 use trunkline_core::crypto::sha256;
 
 use super::Environment;
-use crate::sections::gateway::embeddings::MOST_DIMENSIONS;
+use crate::sections::gateway::embeddings::MAX_DIMENSIONS;
 
 /// A model in memory.
 pub struct EmbeddingModel {
@@ -50,7 +50,7 @@ pub enum EmbeddingModelFault {
     #[error("tokenizer.json is not a tokenizer")]
     Tokenizer(#[source] serde_json::Error),
     /// A vector has more dimensions than are supported.
-    #[error("its vectors have {found} dimensions, expected 1 to {most}", most = MOST_DIMENSIONS)]
+    #[error("its vectors have {found} dimensions, expected 1 to {most}", most = MAX_DIMENSIONS)]
     Dimensions {
         /// The number of dimensions.
         found: usize,
@@ -90,9 +90,9 @@ impl EmbeddingModel {
                 .model_file(&folder.join(file), most)
                 .map_err(|source| EmbeddingModelFault::File { file, source })
         };
-        let config = read("config.json", MOST_CONFIG)?;
-        let tokenizer = read("tokenizer.json", MOST_TOKENIZER)?;
-        let tensors = read("model.safetensors", MOST_TENSORS)?;
+        let config = read("config.json", MAX_CONFIG_BYTES)?;
+        let tokenizer = read("tokenizer.json", MAX_TOKENIZER_BYTES)?;
+        let tensors = read("model.safetensors", MAX_TENSOR_BYTES)?;
         let digest = sha256(&[sha256(&config), sha256(&tokenizer), sha256(&tensors)].concat());
         let mut newest = NEWEST_MODEL.lock();
         if let Some(known) = newest.upgrade().filter(|known| known.digest == digest) {
@@ -128,7 +128,7 @@ fn check_vocabulary(tokenizer: &[u8], tensors: &[u8]) -> Result<(), EmbeddingMod
     let &[rows, dimensions] = embeddings.shape() else {
         return Err(EmbeddingModelFault::NoEmbeddings);
     };
-    if !(1..=MOST_DIMENSIONS).contains(&dimensions) {
+    if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
         return Err(EmbeddingModelFault::Dimensions { found: dimensions });
     }
     let file: TokenizerFile =
@@ -209,9 +209,9 @@ static NEWEST_MODEL: LazyLock<Mutex<Weak<EmbeddingModel>>> = LazyLock::new(Mutex
 
 /// The names that a matrix of embeddings may have.
 const MATRIX_NAMES: [&str; 3] = ["embeddings", "0", "embedding.weight"];
-const MOST_CONFIG: usize = 1 << 20;
-const MOST_TOKENIZER: usize = 64 << 20;
-const MOST_TENSORS: usize = 1 << 30;
+const MAX_CONFIG_BYTES: usize = 1 << 20;
+const MAX_TOKENIZER_BYTES: usize = 64 << 20;
+const MAX_TENSOR_BYTES: usize = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -327,10 +327,10 @@ mod tests {
     #[test]
     fn a_matrix_of_another_shape_is_refused() {
         let (_held, path) = folder(3, &json!({ "[UNK]": 0 }));
-        let bytes = vec![0; 4 * (MOST_DIMENSIONS + 1)];
+        let bytes = vec![0; 4 * (MAX_DIMENSIONS + 1)];
         for (shape, said) in [
-            (vec![1, MOST_DIMENSIONS + 1], "dimensions"),
-            (vec![MOST_DIMENSIONS + 1], "no matrix"),
+            (vec![1, MAX_DIMENSIONS + 1], "dimensions"),
+            (vec![MAX_DIMENSIONS + 1], "no matrix"),
             (vec![0, 0], "dimensions"),
         ] {
             let size: usize = shape.iter().product();

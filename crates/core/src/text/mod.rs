@@ -29,7 +29,7 @@ pub fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
 }
 
-/// An error and its causes in one line of at most [`LONGEST_CHAIN`] bytes; the first cause comes
+/// An error and its causes in one line of at most [`MAX_CHAIN_BYTES`] bytes; the first cause comes
 /// last. Errors repeat texts of servers, so control characters are escaped.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     error_chain_with(error, |chain| Cow::Borrowed(chain))
@@ -43,7 +43,7 @@ pub fn error_chain_with(
 ) -> String {
     let errors = std::iter::successors(Some(error), |error| error.source());
     let chain = errors.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    escape_controls(clip(&hide(&chain), LONGEST_CHAIN))
+    escape_controls(clip(&hide(&chain), MAX_CHAIN_BYTES))
 }
 
 /// A name as a step of a JSON pointer (RFC 6901, section 3), without a slash before it.
@@ -118,7 +118,7 @@ pub fn hide_password(url: &str) -> Cow<'_, str> {
 }
 
 /// The longest error in a log line or a status page, in bytes.
-const LONGEST_CHAIN: usize = 4096;
+const MAX_CHAIN_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_of_bounded_length() {
-        let error = std::io::Error::other(format!("a\n{}", "x".repeat(LONGEST_CHAIN)));
+        let error = std::io::Error::other(format!("a\n{}", "x".repeat(MAX_CHAIN_BYTES)));
         let line = error_chain(&error);
         assert!(
-            line.starts_with("a\\u{a}xxx") && line.len() < LONGEST_CHAIN + 10,
+            line.starts_with("a\\u{a}xxx") && line.len() < MAX_CHAIN_BYTES + 10,
             "{}",
             line.len()
         );

@@ -162,7 +162,7 @@ async fn respond(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, DELETE"));
         return Ok(response);
     }
-    let Ok(body) = collect(request.into_body(), MOST_BODY).await else {
+    let Ok(body) = collect(request.into_body(), MAX_BODY_BYTES).await else {
         return Ok(empty(StatusCode::PAYLOAD_TOO_LARGE));
     };
     Ok(match server.answers.answer(&body, session) {
@@ -212,4 +212,4 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The prefix of every session id.
 const SESSION_ID_PREFIX: &str = "load-";
-const MOST_BODY: usize = 64 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;

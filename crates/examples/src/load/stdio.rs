@@ -17,7 +17,7 @@ pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
     if latency.is_zero() {
         return read(answers, &mut |answer, _| write(&answer));
     }
-    let (later, due) = sync_channel(MOST_WAITING);
+    let (later, due) = sync_channel(MAX_WAITING_CALLS);
     let writer = std::thread::spawn(move || write_when_due(&due));
     read(answers, &mut |answer, wait| {
         let then = clock::real_now() + if wait { latency } else { Duration::ZERO };
@@ -35,7 +35,7 @@ fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) 
     let mut session = LoadSession::None;
     loop {
         line.clear();
-        if input.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
+        if input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
         match answers.answer(&line, session) {
@@ -78,5 +78,5 @@ fn write(answer: &[u8]) -> io::Result<()> {
 }
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;
-const MOST_LINE: u64 = 64 * 1024 * 1024;
-const MOST_WAITING: usize = 4096;
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_WAITING_CALLS: usize = 4096;

@@ -71,12 +71,12 @@ impl ContentCoding {
         let mut codings = codings.filter(|coding| !is_identity(coding));
         let Some(first) = codings.next() else { return Ok(None) };
         if let Some(second) = codings.next() {
-            return Err(clip(&format!("{first}, {second}"), LONGEST_CODING).to_owned());
+            return Err(clip(&format!("{first}, {second}"), MAX_SHOWN_CODING_BYTES).to_owned());
         }
         match first.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
             "br" => Ok(Some(Self::Brotli)),
-            _ => Err(clip(&first, LONGEST_CODING).to_owned()),
+            _ => Err(clip(&first, MAX_SHOWN_CODING_BYTES).to_owned()),
         }
     }
 
@@ -199,7 +199,7 @@ fn has_large_window(beginning: &[u8]) -> bool {
 struct WindowSizeError;
 
 /// Maximum length in bytes of a content coding in an error.
-const LONGEST_CODING: usize = 100;
+const MAX_SHOWN_CODING_BYTES: usize = 100;
 /// Maximum number of bytes to decode at once.
 const DECODED_PIECE: usize = 16 * 1024;
 

@@ -80,8 +80,10 @@ impl Read for GuardedStream {
             }
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
-        if before > MOST_AHEAD {
-            return Poll::Ready(Err(io::Error::other(InterimSizeError { limit: MOST_AHEAD })));
+        if before > MAX_BYTES_BEFORE_HEAD_END {
+            return Poll::Ready(Err(io::Error::other(InterimSizeError {
+                limit: MAX_BYTES_BEFORE_HEAD_END,
+            })));
         }
         // Read through a separate buffer, because hyper's does not report the number of bytes read.
         let mut space = [MaybeUninit::uninit(); MAX_HEAD_READ_BYTES];
@@ -141,6 +143,6 @@ const NOT_AWAITED: usize = usize::MAX;
 /// A request waits to be written on a connection that has served another.
 const UNSENT_REQUEST: usize = usize::MAX - 1;
 /// Maximum number of bytes before the end of a response's head: twice the limit of the head itself.
-const MOST_AHEAD: usize = 2 * HEAD_LIMIT;
+const MAX_BYTES_BEFORE_HEAD_END: usize = 2 * HEAD_LIMIT;
 /// Maximum number of bytes per read until the head is complete.
 const MAX_HEAD_READ_BYTES: usize = 8 * 1024;

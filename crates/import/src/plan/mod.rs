@@ -268,7 +268,7 @@ impl<'a> Planner<'a> {
         }
         // Two names of this import may differ only in characters that are invalid in a profile's
         // name.
-        let wanted = unique_name(&wanted, LONGEST_PROFILE, |name| {
+        let wanted = unique_name(&wanted, MAX_PROFILE_CHARS, |name| {
             self.is_taken(section, name) || self.is_comment(section, name)
         });
         let mut comments: Vec<_> = label.iter().map(|label| format!("from {label}")).collect();
@@ -348,4 +348,4 @@ fn inactive_reason(
 }
 
 /// Maximum characters of a profile's name.
-const LONGEST_PROFILE: usize = 64;
+const MAX_PROFILE_CHARS: usize = 64;

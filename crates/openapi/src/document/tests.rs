@@ -48,7 +48,7 @@ fn an_operation_that_leaves_the_path_of_the_server_is_left_out() {
 
 #[test]
 fn resources_count_as_much_as_tools() {
-    let text = "x".repeat(LONGEST_TEXT);
+    let text = "x".repeat(MAX_DESCRIPTION_BYTES);
     let lines = "include = [{ path = \"*\", as = \"resource\" }]\n";
     let path = |at| (format!("/p{at}"), json!({ "get": { "description": text } }));
     let paths: serde_json::Map<_, _> = (0..15_000).map(path).collect();

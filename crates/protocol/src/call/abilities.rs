@@ -67,7 +67,7 @@ impl Abilities {
         if raw == b"{}" {
             return Self::none();
         }
-        if raw.len() > MOST_REMEMBERED {
+        if raw.len() > MAX_CACHED_CAPABILITY_BYTES {
             return Self::read(raw, version);
         }
         LAST_ABILITIES.with_borrow_mut(|last| {
@@ -204,7 +204,7 @@ const MAX_CAPABILITY_BYTES: usize = 4096;
 /// Limit of the results that a thread caches.
 const MAX_CACHED_ABILITIES: usize = 8;
 /// Limit of the bytes of raw capabilities that are cached.
-const MOST_REMEMBERED: usize = 1024;
+const MAX_CACHED_CAPABILITY_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -256,7 +256,7 @@ mod tests {
         }
         LAST_ABILITIES.with_borrow(|last| {
             assert_eq!(last.len(), MAX_CACHED_ABILITIES);
-            assert!(last.iter().all(|(raw, ..)| raw.len() <= MOST_REMEMBERED));
+            assert!(last.iter().all(|(raw, ..)| raw.len() <= MAX_CACHED_CAPABILITY_BYTES));
         });
     }
 

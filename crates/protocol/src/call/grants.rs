@@ -70,11 +70,11 @@ impl fmt::Debug for CallerToken {
 
 impl Grants {
     /// Returns the actors for the principal (RFC 8693, 4.1): the current one first, then its
-    /// predecessors, each from the `act` claim of its successor. Those beyond [`MOST_ACTORS`] are
+    /// predecessors, each from the `act` claim of its successor. Those beyond [`MAX_ACTORS`] are
     /// left out.
     pub fn actors(&self) -> impl Iterator<Item = &str> {
         let acts = successors(self.claims.get("act"), |act| act.get("act"));
-        acts.take_while(|act| act.is_object()).take(MOST_ACTORS).map(|act| {
+        acts.take_while(|act| act.is_object()).take(MAX_ACTORS).map(|act| {
             let name = ["sub", "client_id"].iter().find_map(|name| act.get(*name)?.as_str());
             clip(name.unwrap_or(UNNAMED_ACTOR), MAX_ACTOR)
         })
@@ -92,7 +92,7 @@ pub fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a 
 }
 
 /// Limit of the actors of a principal.
-const MOST_ACTORS: usize = 8;
+const MAX_ACTORS: usize = 8;
 /// Limit of the bytes of an actor's name: the same as of a principal.
 const MAX_ACTOR: usize = 255;
 /// The name of an actor without one in the token.
@@ -127,7 +127,7 @@ mod tests {
             json!({ "sub": format!("{number}{}", "x".repeat(300)), "act": before })
         });
         let named = actors(chain);
-        assert_eq!(named.len(), MOST_ACTORS);
+        assert_eq!(named.len(), MAX_ACTORS);
         assert!(named.iter().all(|name| name.len() == MAX_ACTOR));
         assert!(named[0].starts_with("0x") && named[7].starts_with("7x"), "{named:?}");
     }

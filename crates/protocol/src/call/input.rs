@@ -169,8 +169,8 @@ impl Asked {
         if questions.is_empty() && state.is_none() {
             return Err(QuestionsFault::Empty);
         }
-        if questions.len() > MOST_QUESTIONS {
-            return Err(QuestionsFault::TooMany { found: questions.len(), limit: MOST_QUESTIONS });
+        if questions.len() > MAX_QUESTIONS {
+            return Err(QuestionsFault::TooMany { found: questions.len(), limit: MAX_QUESTIONS });
         }
         Ok(Self { questions, state })
     }
@@ -199,4 +199,4 @@ impl fmt::Display for Question {
 }
 
 /// Limit of the pending input requests of one call.
-pub const MOST_QUESTIONS: usize = 32;
+pub const MAX_QUESTIONS: usize = 32;

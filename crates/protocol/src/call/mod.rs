@@ -41,7 +41,7 @@ pub use failure::{
     VersionFault, WireForm, tool_error,
 };
 pub use grants::{CallerToken, Grants, find_claim};
-pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
+pub use input::{Asked, Input, MAX_QUESTIONS, Question, QuestionsFault};
 pub use meta_tool::{CallIntent, MetaTool};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,

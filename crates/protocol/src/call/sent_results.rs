@@ -29,7 +29,7 @@ impl SentResults {
         let mut sent = self.0.lock();
         let earlier = sent.iter().position(|one| one.call == call).and_then(|at| sent.remove(at));
         let was_reference = earlier.is_some_and(|one| one.content == content && !one.was_reference);
-        if sent.len() >= MOST_RESULTS {
+        if sent.len() >= MAX_REMEMBERED_CALLS {
             sent.pop_front();
         }
         sent.push_back(SentResult { call, content, was_reference });
@@ -38,7 +38,7 @@ impl SentResults {
 }
 
 /// Limit of the calls with remembered results.
-const MOST_RESULTS: usize = 64;
+const MAX_REMEMBERED_CALLS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -56,8 +56,8 @@ mod tests {
     fn the_results_of_the_latest_calls_are_remembered() {
         let sent = SentResults::default();
         let note = |call: usize| sent.note([u8::try_from(call).unwrap(); 16], [0; 16]);
-        assert!((0..=MOST_RESULTS).all(|call| !note(call)));
-        assert_eq!(sent.0.lock().len(), MOST_RESULTS);
+        assert!((0..=MAX_REMEMBERED_CALLS).all(|call| !note(call)));
+        assert_eq!(sent.0.lock().len(), MAX_REMEMBERED_CALLS);
         assert!(note(1) && !note(0));
     }
 }

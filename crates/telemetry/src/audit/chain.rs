@@ -20,14 +20,14 @@ use crate::json_text::{push_digits, push_raw};
 pub struct ChainKey(Arc<hmac::Key>);
 
 impl ChainKey {
-    /// Creates a key from at least [`ChainKey::SHORTEST`] bytes; `None` from fewer.
+    /// Creates a key from at least [`ChainKey::MIN_BYTES`] bytes; `None` from fewer.
     pub fn new(secret: &[u8]) -> Option<Self> {
-        (secret.len() >= Self::SHORTEST)
+        (secret.len() >= Self::MIN_BYTES)
             .then(|| Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, secret))))
     }
 
     /// Minimum bytes of a key.
-    pub const SHORTEST: usize = 32;
+    pub const MIN_BYTES: usize = 32;
 }
 
 impl fmt::Debug for ChainKey {

@@ -151,7 +151,7 @@ fn words_of(name: &str) -> Vec<String> {
 /// The text in place of a secret.
 fn redacted(secret: &str) -> Cow<'static, str> {
     match secret.len() {
-        0..=LONGEST_SECRET => REDACTED_TEXT.into(),
+        0..=MAX_HIDDEN_LENGTH => REDACTED_TEXT.into(),
         len => format!("[redacted: {len} bytes]").into(),
     }
 }
@@ -209,7 +209,7 @@ const SECRET_GROUP: &str = "secret";
 /// The text in place of a secret.
 const REDACTED_TEXT: &str = "[redacted]";
 /// Maximum bytes of a secret with a hidden length.
-const LONGEST_SECRET: usize = 256;
+const MAX_HIDDEN_LENGTH: usize = 256;
 /// Maximum bytes of all compiled expressions of one kind.
 const EXPRESSIONS_SIZE: usize = 4 << 20;
 

@@ -200,9 +200,9 @@ fn torn_length(path: &Path, length: u64) -> io::Result<u64> {
 /// Returns the last bytes of a file, up to the maximum length of a line.
 fn read_tail(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LINE_BYTES)))?;
     let mut tail = Vec::new();
-    file.take(LONGEST_LINE).read_to_end(&mut tail)?;
+    file.take(MAX_LINE_BYTES).read_to_end(&mut tail)?;
     Ok(tail)
 }
 
@@ -231,4 +231,4 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 /// Records name people and their actions.
 const FILE_MODE: u32 = 0o600;
 /// Maximum bytes of a line.
-pub(super) const LONGEST_LINE: u64 = 4 << 20;
+pub(super) const MAX_LINE_BYTES: u64 = 4 << 20;

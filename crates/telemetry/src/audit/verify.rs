@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read as _};
 
 use super::ChainMode;
 use super::chain::{ChainEnd, ChainedLine, read_number};
-use super::rotation::LONGEST_LINE;
+use super::rotation::MAX_LINE_BYTES;
 
 /// Fault of a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +117,7 @@ impl LogVerifier {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            if file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+            if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
                 break;
             }
             match line.strip_suffix(b"\n") {
@@ -186,7 +186,7 @@ impl LogVerifier {
 /// It cannot be read.
 pub fn first_number(mut file: impl BufRead) -> io::Result<Option<u64>> {
     let mut line = Vec::new();
-    file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
     Ok(read_number(&line))
 }
 

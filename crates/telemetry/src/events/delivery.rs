@@ -109,7 +109,7 @@ impl Attempts {
             self.note_failure(&error);
             rejections += u32::from(error.is_rejection());
             let age = clock::wall_now().duration_since(event.at).unwrap_or_default();
-            if rejections >= MOST_REJECTIONS || age >= settings.retry_for {
+            if rejections >= MAX_REJECTIONS || age >= settings.retry_for {
                 tracing::warn!(
                     target: "trunkline::telemetry::events::delivery",
                     id = &*event.id,
@@ -145,4 +145,4 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Maximum pause between two attempts.
 const LAST_PAUSE: Duration = Duration::from_mins(1);
 /// Maximum attempts for an event that the receiver rejects.
-const MOST_REJECTIONS: u32 = 5;
+const MAX_REJECTIONS: u32 = 5;

@@ -47,7 +47,7 @@ pub enum LifecycleEvent<'a> {
     ListChanged {
         /// The kinds of the lists that changed for all clients.
         lists: &'a [&'static str],
-        /// The servers with other lists than before; at most [`MOST_SERVERS`].
+        /// The servers with other lists than before; at most [`MAX_EVENT_SERVERS`].
         servers: &'a [&'a str],
     },
     /// [`EventType::DefinitionsFound`].
@@ -213,4 +213,4 @@ fn write_outcome<S: Serializer>(outcome: &CallOutcome, serializer: S) -> Result<
 }
 
 /// Maximum number of servers in one event.
-pub const MOST_SERVERS: usize = 100;
+pub const MAX_EVENT_SERVERS: usize = 100;

@@ -46,7 +46,7 @@ use delivery::deliver_events;
 use journal::{keep_journal, open_journal};
 use kind::TYPE_PREFIX;
 pub use kind::{EventType, EventTypes};
-pub use lifecycle::{CallFacts, ClientFacts, LifecycleEvent, MOST_SERVERS};
+pub use lifecycle::{CallFacts, ClientFacts, LifecycleEvent, MAX_EVENT_SERVERS};
 use queue::{EventQueue, QueuedEvent};
 pub use signature::{SigningKey, SigningKeyError};
 pub use sink::{EventProgram, EventReceiver, RunningProgram};

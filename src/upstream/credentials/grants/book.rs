@@ -140,11 +140,11 @@ impl GrantSlot {
     /// # Errors
     /// [`LoginFault::StepUps`] beyond the limit, until there is another login.
     pub(crate) fn count_step_up(&self) -> Result<(), LoginFault> {
-        if self.step_ups.fetch_add(1, Ordering::Relaxed) < MOST_STEP_UPS {
+        if self.step_ups.fetch_add(1, Ordering::Relaxed) < MAX_STEP_UPS {
             return Ok(());
         }
-        self.step_ups.store(MOST_STEP_UPS, Ordering::Relaxed);
-        Err(LoginFault::StepUps { limit: MOST_STEP_UPS })
+        self.step_ups.store(MAX_STEP_UPS, Ordering::Relaxed);
+        Err(LoginFault::StepUps { limit: MAX_STEP_UPS })
     }
 
     /// Drops the grant.
@@ -356,7 +356,7 @@ impl GrantBook {
     /// Returns the slot of an owner, and creates it if necessary.
     pub(crate) fn slot(&self, key: GrantKey) -> Arc<GrantSlot> {
         let mut slots = self.slots.lock();
-        if slots.len() >= MOST_SLOTS && !slots.contains_key(&key) {
+        if slots.len() >= MAX_GRANT_SLOTS && !slots.contains_key(&key) {
             // A slot without a grant only belonged to an unfinished login.
             slots.retain(|_, slot| slot.grant.load().is_some() || Arc::strong_count(slot) > 1);
         }
@@ -416,8 +416,8 @@ impl GrantBook {
 }
 
 /// Maximum number of times that a server may request scopes beyond those of a grant.
-const MOST_STEP_UPS: usize = 10;
+const MAX_STEP_UPS: usize = 10;
 /// Maximum number of clients that are kept for one server.
 const MAX_CLIENTS_EACH: usize = 16;
 /// Maximum number of owners before those without a grant are dropped.
-const MOST_SLOTS: usize = 100_000;
+const MAX_GRANT_SLOTS: usize = 100_000;

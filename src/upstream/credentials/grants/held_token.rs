@@ -33,7 +33,7 @@ impl HeldToken {
             Self::Value(value) => value.expose().to_owned(),
             Self::File(path) => {
                 let named = path.clone();
-                let read = files.run(move || read_file(&named, LONGEST_TOKEN)).await;
+                let read = files.run(move || read_file(&named, MAX_HELD_TOKEN_BYTES)).await;
                 let read = read.map_err(|error| HeldTokenFault::Read(Arc::new(error)))?;
                 let fault = |error| {
                     let (path, source) = (path.clone(), Arc::new(error));
@@ -87,7 +87,7 @@ fn audiences(jwt: &str) -> Option<Vec<String>> {
 }
 
 /// Maximum size of a token in bytes.
-const LONGEST_TOKEN: usize = 64 << 10;
+const MAX_HELD_TOKEN_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -135,7 +135,7 @@ mod tests {
             let read = held.read(&files).await.ok();
             assert_eq!(read.as_ref().map(Secret::expose), token, "{text:?}");
         }
-        std::fs::write(&path, "x".repeat(LONGEST_TOKEN + 1)).unwrap();
+        std::fs::write(&path, "x".repeat(MAX_HELD_TOKEN_BYTES + 1)).unwrap();
         let fault = held.read(&files).await.unwrap_err();
         assert!(matches!(fault, HeldTokenFault::File { .. }), "{fault}");
     }

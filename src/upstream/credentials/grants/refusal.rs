@@ -84,7 +84,7 @@ impl ServerAuthorizer {
         let authorization = |grant: &Arc<OauthGrant>| grant.authorization.clone();
         if current.as_ref().map(authorization) != refused.used.as_ref().map(authorization) {
             // Another request has renewed it.
-            return Ok(if refused.before < MOST_TRIES {
+            return Ok(if refused.before < MAX_REFUSED_TRIES {
                 AfterRefusal::Again
             } else {
                 AfterRefusal::Final
@@ -181,4 +181,4 @@ fn check_step_up(grant: &OauthGrant, challenge: &BearerChallenge) -> Result<(), 
 }
 
 /// Maximum number of repetitions of a request after a refusal.
-pub(crate) const MOST_TRIES: usize = 2;
+pub(crate) const MAX_REFUSED_TRIES: usize = 2;

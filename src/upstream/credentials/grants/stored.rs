@@ -149,7 +149,7 @@ impl ServerAuthorizer {
             authorization,
             subject: None,
             refresh: stored.refresh.map(Secret::new),
-            renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(LONGEST_WAIT)),
+            renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(MAX_RENEWAL_DELAY)),
             given: ScopeSet::parse(&stored.given),
             source,
         })
@@ -212,4 +212,4 @@ impl ClientPlace {
 const GRANT_ROW: &str = "grant";
 const CLIENT_ROW: &str = "client";
 /// Maximum time until a renewal that is accepted: ten years.
-const LONGEST_WAIT: Duration = Duration::from_hours(24 * 3650);
+const MAX_RENEWAL_DELAY: Duration = Duration::from_hours(24 * 3650);

@@ -183,7 +183,7 @@ impl ResourceMetadata {
         let document: ResourceDocument =
             serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
         if !is_resource_of(&document.resource, server, named) {
-            let found = clip(&document.resource, LONGEST_NAME).to_owned();
+            let found = clip(&document.resource, MAX_SHOWN_NAME_BYTES).to_owned();
             return Err(MetadataFault::OtherResource { found });
         }
         let is_usable = |issuer: &String| {
@@ -192,7 +192,7 @@ impl ResourceMetadata {
         };
         let named = Some(document.authorization_servers).filter(|named| !named.is_empty());
         let issuers =
-            named.map(|named| named.into_iter().filter(is_usable).take(MOST_ISSUERS).collect());
+            named.map(|named| named.into_iter().filter(is_usable).take(MAX_AUTH_SERVERS).collect());
         let scopes = document.scopes_supported.iter().map(String::as_str).collect();
         let is_bound = document.dpop_bound_access_tokens_required;
         let wants = if is_bound { TokenUse::Dpop } else { TokenUse::Bearer };
@@ -233,7 +233,7 @@ impl AuthServerMetadata {
             serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
         // RFC 8414, 3.3: identical, or nothing in the document may be used.
         if !expected.admits(&document.issuer) {
-            let found = clip(&document.issuer, LONGEST_NAME).to_owned();
+            let found = clip(&document.issuer, MAX_SHOWN_NAME_BYTES).to_owned();
             return Err(MetadataFault::OtherIssuer { found, expected: expected.text().to_owned() });
         }
         let methods = &document.code_challenge_methods_supported;
@@ -333,9 +333,9 @@ fn parse_endpoint(text: &str) -> Option<Url> {
 /// RFC 9728, 3.
 const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Maximum number of authorization servers of a resource that are considered.
-const MOST_ISSUERS: usize = 20;
+const MAX_AUTH_SERVERS: usize = 20;
 /// Maximum number of bytes of a name in a reason.
-const LONGEST_NAME: usize = 200;
+const MAX_SHOWN_NAME_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ impl<'a> FromIterator<&'a str> for ScopeSet {
     fn from_iter<I: IntoIterator<Item = &'a str>>(scopes: I) -> Self {
         let mut set = Self::default();
         for scope in scopes.into_iter().filter(|scope| is_scope_token(scope)) {
-            if !set.has(scope) && set.0.len() < MOST_SCOPES {
+            if !set.has(scope) && set.0.len() < MAX_SCOPES {
                 set.0.push(scope.to_owned());
             }
         }
@@ -92,7 +92,7 @@ pub(crate) fn choose_scopes(known: KnownScopes<'_>) -> ScopeSet {
 /// Scope of refresh tokens (OpenID Connect Core, 11).
 const OFFLINE_ACCESS: &str = "offline_access";
 /// Maximum number of scopes in a set.
-const MOST_SCOPES: usize = 200;
+const MAX_SCOPES: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_set_is_bounded_and_has_scopes_only() {
         let many: Vec<_> = (0..1000).map(|number| format!("s{number}")).collect();
-        assert_eq!(ScopeSet::parse(&many.join(" ")).0.len(), MOST_SCOPES);
+        assert_eq!(ScopeSet::parse(&many.join(" ")).0.len(), MAX_SCOPES);
         assert_eq!(ScopeSet::parse("a \"b\" a c\\d \u{e9} e").to_string(), "a e");
     }
 }

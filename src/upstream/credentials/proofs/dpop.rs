@@ -174,7 +174,7 @@ fn read_nonce(response: &HeaderMap) -> Option<&str> {
     let mut values = response.get_all(DPOP_NONCE).iter();
     let nonce = values.next()?.to_str().ok()?;
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    let is_valid = (1..=LONGEST_NONCE).contains(&nonce.len()) && nonce.bytes().all(is_plain);
+    let is_valid = (1..=MAX_NONCE_BYTES).contains(&nonce.len()) && nonce.bytes().all(is_plain);
     (is_valid && values.next().is_none()).then_some(nonce)
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn hash_token(token: &str) -> String {
 }
 
 /// Maximum length of a nonce in bytes.
-const LONGEST_NONCE: usize = 1024;
+const MAX_NONCE_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -283,7 +283,7 @@ pub(crate) fn read_tokens(
         refresh: document.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
         lifetime: document
             .expires_in
-            .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_LIFETIME))),
+            .map(|seconds| Duration::from_secs_f64(seconds.min(MAX_TOKEN_LIFETIME_SECS))),
         scopes: document.scope.map(|scope| scope.iter().map(String::as_str).collect()),
     })
 }
@@ -304,7 +304,7 @@ pub(crate) fn read_id_jag(
     let document: IdJagDocument =
         serde_json::from_slice(body).map_err(|_| TokenEndpointError::Shape)?;
     if document.issued_token_type != ID_JAG {
-        let found = clip(&document.issued_token_type, LONGEST_NAME).to_owned();
+        let found = clip(&document.issued_token_type, MAX_SHOWN_NAME_BYTES).to_owned();
         return Err(TokenEndpointError::IssuedType { found });
     }
     let token = document.access_token;
@@ -329,9 +329,9 @@ const EXCHANGE_GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// Identity Assertion JWT Authorization Grant, 4.3.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 /// Maximum number of bytes of a name in a reason.
-const LONGEST_NAME: usize = 200;
+const MAX_SHOWN_NAME_BYTES: usize = 200;
 /// Maximum lifetime of a token that is accepted, in seconds: ten years.
-const LONGEST_LIFETIME: f64 = 315_360_000.0;
+const MAX_TOKEN_LIFETIME_SECS: f64 = 315_360_000.0;
 
 #[cfg(test)]
 mod tests;

@@ -80,7 +80,7 @@ impl StoreFolder {
     /// Removes the files, of any configuration, that were last written more than `age` ago.
     pub(super) fn prune(&self, now: SystemTime, age: Duration) {
         let Ok(entries) = fs::read_dir(self.folder.path()) else { return };
-        for entry in entries.take(MOST_FILES).flatten() {
+        for entry in entries.take(MAX_CHECKED_FILES).flatten() {
             let name = entry.file_name();
             let is_ours = |ending: &str| name.as_bytes().ends_with(ending.as_bytes());
             let written = entry.metadata().and_then(|metadata| metadata.modified());
@@ -112,7 +112,7 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>, FileError> {
 /// Maximum size in bytes of a server's file.
 pub(super) const MAX_FILE: usize = 16 << 20;
 /// Maximum number of files that are checked for their age.
-const MOST_FILES: usize = 10_000;
+const MAX_CHECKED_FILES: usize = 10_000;
 const LISTS_ENDING: &str = ".lists";
 const KEY_FILE: &str = "key";
 

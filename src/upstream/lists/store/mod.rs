@@ -161,7 +161,7 @@ impl ListStore {
         let opened = self.keys.open(config, &file)?;
         let (written, record) = opened.split_first_chunk().ok_or(StoreFault::Damaged)?;
         let (written, now) = (u64::from_be_bytes(*written), clock::unix_now().as_secs());
-        if written > now || now - written > LONGEST_KEPT.as_secs() {
+        if written > now || now - written > MAX_STORED_LIST_AGE.as_secs() {
             return Err(StoreFault::Old);
         }
         let digest = sha256(record);
@@ -217,7 +217,7 @@ impl ListStore {
             return;
         }
         if before.is_none() {
-            self.folder.prune(clock::wall_now(), LONGEST_KEPT);
+            self.folder.prune(clock::wall_now(), MAX_STORED_LIST_AGE);
         }
         self.written.lock().insert(name.clone(), WrittenFile { digest, at: now });
     }
@@ -226,7 +226,7 @@ impl ListStore {
 /// Time limit for reading all lists. The gateway starts without lists that are not read in time.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// Maximum age of stored lists.
-const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
+const MAX_STORED_LIST_AGE: Duration = Duration::from_hours(30 * 24);
 /// Age at which a file is written again even if nothing has changed.
 const REWRITE_AGE: Duration = Duration::from_hours(24);
 

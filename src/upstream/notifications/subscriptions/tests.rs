@@ -79,12 +79,12 @@ async fn a_refusal_is_heard_and_the_next_one_asks_again() {
 #[test]
 fn a_uri_of_nothing_but_slashes_has_few_wholes() {
     let uri = "/".repeat(MAX_URI);
-    assert!(wholes(&uri).count() <= 2 * MOST_WHOLES);
+    assert!(wholes(&uri).count() <= 2 * MAX_CONTAINING_LEVELS);
     let (all, dir) = (subscriptions(), mailbox());
     let _dir = all.add(Topic::resource("file:///d"), &dir, Share::of_nobody());
-    deliver(&all, &format!("file:///d{}", "/x".repeat(MOST_WHOLES)));
+    deliver(&all, &format!("file:///d{}", "/x".repeat(MAX_CONTAINING_LEVELS)));
     assert_eq!(heard(&dir).len(), 1, "the last level that counts");
-    deliver(&all, &format!("file:///d{}", "/x".repeat(MOST_WHOLES + 1)));
+    deliver(&all, &format!("file:///d{}", "/x".repeat(MAX_CONTAINING_LEVELS + 1)));
     assert_eq!(heard(&dir).len(), 0);
 }
 

@@ -210,7 +210,7 @@ impl Instance {
         let refused = refused.iter().map(|(kind, name, reason)| warning(*kind, name, reason));
         let repaired = list
             .repairs()
-            .map(|one| warning(one.kind, clip(one.native, LONGEST_LABEL), &one.repairs));
+            .map(|one| warning(one.kind, clip(one.native, MAX_LABEL_BYTES), &one.repairs));
         let left_out = missing.into_iter().chain(refused).map(|text| (LEFT_OUT, text));
         let repaired = repaired.map(|text| (REPAIRED_WARNING, text));
         let flaws = flaws.into_iter().map(|text| (ENDED_WARNING, text));
@@ -246,9 +246,9 @@ impl Instance {
     ) {
         let secrets = &self.config().secrets;
         let clipped =
-            |text: String| escape_controls(clip(&secrets.hide_in(&text), LONGEST_WARNING));
+            |text: String| escape_controls(clip(&secrets.hide_in(&text), MAX_WARNING_BYTES));
         let mut all = all.map(|(cause, text)| (cause, clipped(text)));
-        let mut warnings: Vec<_> = all.by_ref().take(MOST_WARNINGS).collect();
+        let mut warnings: Vec<_> = all.by_ref().take(MAX_LIST_WARNINGS).collect();
         let more = all.count();
         if more > 0 {
             warnings.push((LEFT_OUT_OR_REPAIRED, format!("and {more} more")));
@@ -314,7 +314,7 @@ const ENDED_WARNING: &str = "read in part";
 const UNDECLARED_WARNING: &str = "lists without a capability";
 const LEFT_OUT_OR_REPAIRED: &str = "left out of the list, or repaired";
 /// Maximum number of warnings that are kept for a list, and maximum length of each in bytes.
-const MOST_WARNINGS: usize = 20;
-const LONGEST_WARNING: usize = 1024;
+const MAX_LIST_WARNINGS: usize = 20;
+const MAX_WARNING_BYTES: usize = 1024;
 /// Maximum length in bytes of an element's name in a warning.
-const LONGEST_LABEL: usize = 120;
+const MAX_LABEL_BYTES: usize = 120;

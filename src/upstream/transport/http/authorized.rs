@@ -10,7 +10,7 @@ use crate::http_client::{
 };
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{
-    AfterRefusal, DPOP_HEADER, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal,
+    AfterRefusal, DPOP_HEADER, GrantOwner, MAX_REFUSED_TRIES, OauthGrant, RequestRefusal,
     ServerAuthorizer, find_challenge,
 };
 
@@ -100,12 +100,12 @@ impl ServerClient {
             let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
             let has_new_nonce = grant.as_ref().is_some_and(kept);
             if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-                || before > MOST_TRIES
+                || before > MAX_REFUSED_TRIES
             {
                 return Ok(response);
             }
             let challenge = find_challenge(response.headers()).unwrap_or_default();
-            if challenge.needs_nonce() && has_new_nonce && nonces < MOST_NONCES {
+            if challenge.needs_nonce() && has_new_nonce && nonces < MAX_NONCE_REPEATS {
                 // The server refused only the proof (RFC 9449, 9). The token is still valid.
                 nonces += 1;
                 given = grant;
@@ -130,4 +130,4 @@ impl ServerClient {
 }
 
 /// Maximum number of repetitions because the server requires a newer nonce.
-const MOST_NONCES: usize = 2;
+const MAX_NONCE_REPEATS: usize = 2;

@@ -299,7 +299,7 @@ impl ApiShared {
 
     /// Returns the time for which lists are fresh: until the document is read again.
     fn ttl_ms(&self) -> u64 {
-        let refresh = self.loader.api.refresh.unwrap_or(LONGEST_TTL);
+        let refresh = self.loader.api.refresh.unwrap_or(STATIC_LIST_TTL);
         u64::try_from(refresh.as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -366,10 +366,10 @@ impl CurrentApi {
         let LoadedDocument { api, version } = document;
         let mut remarks = api.remarks(config);
         let left_out = api.left_out.iter().map(|(label, fault)| format!("{label}: {fault}"));
-        remarks.extend(left_out.take(MOST_REMARKS));
-        let more = remarks.len().saturating_sub(MOST_REMARKS)
-            + api.left_out.len().saturating_sub(MOST_REMARKS);
-        remarks.truncate(MOST_REMARKS);
+        remarks.extend(left_out.take(MAX_REMARKS));
+        let more = remarks.len().saturating_sub(MAX_REMARKS)
+            + api.left_out.len().saturating_sub(MAX_REMARKS);
+        remarks.truncate(MAX_REMARKS);
         if more > 0 {
             remarks.push(format!("and {more} more: `trunkline openapi` shows all"));
         }
@@ -436,8 +436,8 @@ fn refuse(code: i64, text: &str) -> Result<Answer, UpstreamError> {
 }
 
 /// Time for which lists are fresh if the document is never read again.
-const LONGEST_TTL: Duration = Duration::from_hours(24);
+const STATIC_LIST_TTL: Duration = Duration::from_hours(24);
 /// A listing within this time after a read of the document does not read it again.
 const JUST_READ: Duration = Duration::from_secs(1);
 /// Maximum number of remarks about one document, in the log and in `/status`.
-const MOST_REMARKS: usize = 20;
+const MAX_REMARKS: usize = 20;

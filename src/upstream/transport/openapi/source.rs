@@ -276,7 +276,7 @@ async fn in_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, UpstreamError> {
     static TURNS: LazyLock<Arc<Semaphore>> =
-        LazyLock::new(|| Arc::new(Semaphore::new(MOST_AT_ONCE)));
+        LazyLock::new(|| Arc::new(Semaphore::new(MAX_CONCURRENT_DOCUMENTS)));
     let turn = Arc::clone(&TURNS).acquire_owned().await;
     let done = spawn_blocking(move || {
         let _turn = turn;
@@ -350,7 +350,7 @@ fn places_below(url: &Url) -> Vec<Url> {
 }
 
 fn unreadable(place: &str, reason: &str) -> DocumentFault {
-    let clipped = |text| clip(text, LONGEST_REASON).to_owned();
+    let clipped = |text| clip(text, MAX_SHOWN_REASON_BYTES).to_owned();
     DocumentFault::Unreadable { place: clipped(place), reason: clipped(reason) }
 }
 
@@ -360,6 +360,6 @@ const ACCEPTED_TYPES: &str = "application/json, application/yaml, */*;q=0.5";
 /// Maximum number of files of one document.
 const MAX_FILES: usize = 64;
 /// Maximum length in bytes of a path or a reason in an error.
-const LONGEST_REASON: usize = 300;
+const MAX_SHOWN_REASON_BYTES: usize = 300;
 /// Maximum number of documents that are processed at once.
-const MOST_AT_ONCE: usize = 2;
+const MAX_CONCURRENT_DOCUMENTS: usize = 2;

@@ -41,9 +41,9 @@ pub struct Scope {
 
 impl Selection {
     /// The longest query that is read, in bytes.
-    pub const LONGEST: usize = 2048;
+    pub const MAX_BYTES: usize = 2048;
     /// The most patterns of a query.
-    pub const MOST: usize = 64;
+    pub const MAX_PATTERNS: usize = 64;
 
     /// The selection of a profile.
     pub fn from_profile(profile: &ProfileConfig) -> Self {
@@ -61,8 +61,8 @@ impl Selection {
     /// # Errors
     /// The fault of the query, for the author of the URL.
     pub fn parse(query: &str) -> Result<Self, QueryFault> {
-        if query.len() > Self::LONGEST {
-            return Err(QueryFault::TooLong { len: query.len(), limit: Self::LONGEST });
+        if query.len() > Self::MAX_BYTES {
+            return Err(QueryFault::TooLong { len: query.len(), limit: Self::MAX_BYTES });
         }
         let mut selection = Self::default();
         let mut count = 0;
@@ -78,8 +78,8 @@ impl Selection {
             count += patterns.len();
             *place = Some(patterns);
         }
-        if count > Self::MOST {
-            Err(QueryFault::TooManyPatterns { limit: Self::MOST })
+        if count > Self::MAX_PATTERNS {
+            Err(QueryFault::TooManyPatterns { limit: Self::MAX_PATTERNS })
         } else {
             Ok(selection)
         }

@@ -148,7 +148,7 @@ impl TextSetting for ArgumentsSizeSetting {
 
     fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<usize>, SettingFault> {
         match SizeSetting::parse_text(text, reader)? {
-            Some(size) if size > LARGEST_ARGUMENTS => {
+            Some(size) if size > MAX_ARGUMENT_BYTES => {
                 Err(SettingFault::Range { min: "1B".into(), max: "256KiB".into() })
             }
             size => Ok(size),
@@ -170,12 +170,13 @@ impl TextSetting for ExpressionSetting {
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         let own = [text.to_owned()];
-        let is_valid = text.len() <= LONGEST_EXPRESSION && RedactionRules::new(&own, &own).is_ok();
+        let is_valid =
+            text.len() <= MAX_EXPRESSION_BYTES && RedactionRules::new(&own, &own).is_ok();
         Ok(is_valid.then(|| text.to_owned()))
     }
 }
 
 /// The most bytes of arguments in a record.
-const LARGEST_ARGUMENTS: usize = 256 << 10;
+const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 /// The most bytes of an expression.
-const LONGEST_EXPRESSION: usize = 1024;
+const MAX_EXPRESSION_BYTES: usize = 1024;

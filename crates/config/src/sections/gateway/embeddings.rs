@@ -191,9 +191,9 @@ const OF_SERVICE: [&str; 7] =
     ["model_name", "headers", "dimensions", "timeout", "batch_timeout", "batch", "max_answer"];
 
 /// The most dimensions of a vector.
-pub(crate) const MOST_DIMENSIONS: usize = 8192;
+pub(crate) const MAX_DIMENSIONS: usize = 8192;
 
-const _: () = assert!(MOST_DIMENSIONS == 8192, "as in the setting `dimensions`");
+const _: () = assert!(MAX_DIMENSIONS == 8192, "as in the setting `dimensions`");
 
 #[cfg(test)]
 mod tests {

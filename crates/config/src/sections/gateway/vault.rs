@@ -33,7 +33,7 @@ impl VaultConfig {
     }
 
     /// The fewest bytes of a key.
-    pub const SHORTEST_KEY: usize = 32;
+    pub const MIN_KEY_BYTES: usize = 32;
 }
 
 /// A key that is long enough.
@@ -52,7 +52,7 @@ impl Setting for VaultKeySetting {
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
         let secret = <Secret as Setting>::read_value(node, reader)?;
-        if secret.expose().len() < VaultConfig::SHORTEST_KEY {
+        if secret.expose().len() < VaultConfig::MIN_KEY_BYTES {
             node.report_fault(reader, SettingFault::ShortVaultKey);
             return None;
         }

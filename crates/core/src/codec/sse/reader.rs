@@ -164,8 +164,8 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
             _ => (now, lines),
         };
         self.chatter = Some((since, lines));
-        if lines > MOST_CHATTER {
-            return Err(BodyError::Chatter { limit: MOST_CHATTER });
+        if lines > MAX_CHATTER_PER_SECOND {
+            return Err(BodyError::Chatter { limit: MAX_CHATTER_PER_SECOND });
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl ResumePoint {
         let (retry, wait) = (self.retry.unwrap_or_default(), self.backoff.wait());
         match self.retry {
             _ if wait >= LAST_WAIT => None,
-            Some(retry) if wait == FIRST_WAIT => Some(retry.max(LEAST_WAIT)),
+            Some(retry) if wait == FIRST_WAIT => Some(retry.max(MIN_RECONNECT_DELAY)),
             _ => Some(retry.max(wait)),
         }
     }
@@ -271,14 +271,14 @@ pub enum ReopenAttempt<S> {
 
 /// Limit of the lines without an event, and events without a message, in a second: a server keeps a
 /// stream alive by one in many seconds.
-const MOST_CHATTER: usize = 1000;
+const MAX_CHATTER_PER_SECOND: usize = 1000;
 const ONE_SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The backoff at which the reader gives up a stream, after six attempts in a row.
 const LAST_WAIT: Duration = Duration::from_secs(32);
 /// Minimum delay, regardless of the server's request.
-const LEAST_WAIT: Duration = Duration::from_millis(20);
+const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -302,7 +302,7 @@ mod tests {
         let point = read("id: 1\nretry: 7\ndata: 1\n\nid: 2\ndata:\n\n", None).await.unwrap();
         assert_eq!(point.header().unwrap(), "2");
         assert_eq!(point.retry(), Some(Duration::from_millis(7)));
-        assert_eq!(point.wait(), Some(LEAST_WAIT));
+        assert_eq!(point.wait(), Some(MIN_RECONNECT_DELAY));
         let point = read("data: 1\n\n", Some(point)).await.unwrap();
         assert_eq!(point.header().unwrap(), "2", "kept across connections");
     }

@@ -64,7 +64,7 @@ fn read_agents(folder: &Path, file: &mut ImportedFile, context: &ShapeContext<'_
     let mut paths: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-        .take(MOST_AGENTS)
+        .take(MAX_AGENTS)
         .collect();
     paths.sort();
     for path in paths {
@@ -95,4 +95,4 @@ fn read_profile(
 }
 
 /// Maximum number of agents.
-const MOST_AGENTS: usize = 1000;
+const MAX_AGENTS: usize = 1000;

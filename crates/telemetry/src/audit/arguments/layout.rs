@@ -42,7 +42,7 @@ impl<'a> Layout<'a> {
     /// Returns the space in which each part shows something of its value.
     pub(super) fn least_size(&self) -> usize {
         let parts = self.parts.iter();
-        parts.map(|part| part.overhead() + part.layout.size.min(LEAST_SHARE)).sum::<usize>() + 2
+        parts.map(|part| part.overhead() + part.layout.size.min(MIN_VALUE_SPACE)).sum::<usize>() + 2
     }
 
     /// Appends the value in about `most` bytes. Returns true if the value is complete.
@@ -63,9 +63,9 @@ impl<'a> Layout<'a> {
         let overhead = self.parts.iter().map(LayoutPart::overhead).sum::<usize>() + 2;
         let share = share_of(&self.parts, most.saturating_sub(overhead));
         push_raw(out, open);
-        let fits = self.size <= most || share >= LEAST_SHARE;
+        let fits = self.size <= most || share >= MIN_VALUE_SPACE;
         if fits {
-            write_all(&self.parts, share.max(LEAST_SHARE), out);
+            write_all(&self.parts, share.max(MIN_VALUE_SPACE), out);
         }
         let has_all = fits || self.write_ends(most, out);
         push_raw(out, close);
@@ -76,16 +76,16 @@ impl<'a> Layout<'a> {
     /// if none is omitted.
     fn write_ends(&self, most: usize, out: &mut Vec<u8>) -> bool {
         let half = most.saturating_sub(MARK_SIZE) / 2;
-        let needs = |part: &LayoutPart<'_>| part.overhead() + part.layout.size.min(LEAST_SHARE);
+        let needs = |part: &LayoutPart<'_>| part.overhead() + part.layout.size.min(MIN_VALUE_SPACE);
         let first = count_within(half, self.parts.iter().map(needs)).max(1).min(self.parts.len());
         let count = self.parts.len() - first;
         let last = count_within(half, self.parts.iter().rev().map(needs)).max(1).min(count);
         let (first, others) = self.parts.split_at(first);
         let (others, last) = others.split_at(count - last);
-        write_all(first, LEAST_SHARE, out);
+        write_all(first, MIN_VALUE_SPACE, out);
         push_raw(out, if count == 0 { "" } else { "," });
         if others.is_empty() {
-            write_all(last, LEAST_SHARE, out);
+            write_all(last, MIN_VALUE_SPACE, out);
             return true;
         }
         let mut left_out = Vec::new();
@@ -103,7 +103,7 @@ impl<'a> Layout<'a> {
         }
         push_text(out, &mark);
         push_raw(out, ",");
-        write_all(last, LEAST_SHARE, out);
+        write_all(last, MIN_VALUE_SPACE, out);
         false
     }
 }
@@ -154,7 +154,7 @@ fn count_within(most: usize, sizes: impl Iterator<Item = usize>) -> usize {
 }
 
 /// Minimum space in which a value shows its beginning and end, its size and its SHA-256.
-const LEAST_SHARE: usize = 160;
+const MIN_VALUE_SPACE: usize = 160;
 /// Space of a mark in place of several parts.
 const MARK_SIZE: usize = 120;
 /// Maximum bytes of a name that is shown in full.

@@ -16,7 +16,7 @@ pub(super) fn show_text(text: &str, most: usize) -> String {
         return whole.text.clone();
     }
     let mark = format!("⟨… {}⟩", describe_bytes(text.as_bytes()));
-    let room = most.saturating_sub(mark.len()).max(LEAST_SHOWN);
+    let room = most.saturating_sub(mark.len()).max(MIN_SHOWN_BYTES);
     if let Some(whole) = whole {
         return whole.copy_start(room / 2) + &mark + &whole.copy_end(room / 2);
     }
@@ -46,7 +46,7 @@ impl FoldedText {
         let mut rest = &chars[..];
         while let Some(first) = rest.first() {
             let blanks = rest.iter().take_while(|c| leaves_no_mark(**c)).count();
-            let taken = if blanks >= LEAST_BLANKS {
+            let taken = if blanks >= MIN_FILLER_BLANKS {
                 let _ = write!(folded.text, "⟨{blanks} blanks⟩");
                 blanks
             } else if let Some((unit, times)) = find_repetition(rest) {
@@ -89,13 +89,13 @@ impl FoldedText {
 
 /// Returns the characters that a text repeats at its beginning, and the number of repetitions.
 fn find_repetition(chars: &[char]) -> Option<(&[char], usize)> {
-    (1..=LONGEST_UNIT).find_map(|len| {
+    (1..=MAX_REPEATED_UNIT_CHARS).find_map(|len| {
         let unit = chars.get(..len)?;
         if chars.get(len) != chars.first() {
             return None;
         }
         let times = chars.chunks_exact(len).take_while(|chunk| *chunk == unit).count();
-        (times >= LEAST_TIMES && times * len >= LEAST_FILLER).then_some((unit, times))
+        (times >= MIN_FILLER_REPEATS && times * len >= MIN_FILLER_CHARS).then_some((unit, times))
     })
 }
 
@@ -116,11 +116,11 @@ fn breaks_marks(c: char) -> bool {
 /// Texts up to this length are folded in full; of longer ones only the beginning and the end.
 const MAX_FOLDED_BYTES: usize = 64 << 10;
 /// Minimum bytes that are shown of a cut text.
-const LEAST_SHOWN: usize = 48;
+const MIN_SHOWN_BYTES: usize = 48;
 /// This many blanks in a row are filler.
-const LEAST_BLANKS: usize = 8;
+const MIN_FILLER_BLANKS: usize = 8;
 /// Maximum characters of a repeated unit.
-const LONGEST_UNIT: usize = 32;
+const MAX_REPEATED_UNIT_CHARS: usize = 32;
 /// Minimum repetitions, and minimum characters, with which a repeated text is filler.
-const LEAST_TIMES: usize = 4;
-const LEAST_FILLER: usize = 32;
+const MIN_FILLER_REPEATS: usize = 4;
+const MIN_FILLER_CHARS: usize = 32;

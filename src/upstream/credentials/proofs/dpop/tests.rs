@@ -79,7 +79,7 @@ fn each_audience_has_its_own_nonce_and_a_bad_one_is_not_kept() {
     assert!(key.keep_nonce(ProofAudience::Issuer, &response(&["n-1"])));
     assert!(!key.keep_nonce(ProofAudience::Issuer, &response(&["n-1"])), "it was used");
     assert!(key.keep_nonce(ProofAudience::Server, &response(&["n-2"])));
-    let long = "x".repeat(LONGEST_NONCE + 1);
+    let long = "x".repeat(MAX_NONCE_BYTES + 1);
     for bad in [&[][..], &[""], &["a b"], &["\"q\""], &["a", "b"], &[&long]] {
         assert!(!key.keep_nonce(ProofAudience::Server, &response(bad)), "{bad:?}");
     }

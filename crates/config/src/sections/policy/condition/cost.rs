@@ -47,7 +47,7 @@ impl ValueSize {
 
 impl ConditionCost {
     /// The most steps of one evaluation: a costlier condition is not evaluated.
-    pub const MOST: u64 = 2_000_000;
+    pub const MAX_STEPS: u64 = 2_000_000;
     /// The most steps on a thread that serves clients.
     pub const CHEAP: u64 = 20_000;
 

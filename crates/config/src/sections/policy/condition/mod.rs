@@ -103,7 +103,7 @@ impl Condition {
         });
         let condition = part(whole.clone(), found.reads, split);
         // The cost without any values is the same each time.
-        if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MOST {
+        if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MAX_STEPS {
             return Err(ConditionFault::TooCostly.anywhere());
         }
         Ok(condition)
