@@ -31,4 +31,5 @@ pub use trunkline_jsonrpc as jsonrpc;
 pub use trunkline_openapi as openapi;
 pub use trunkline_protocol::{call, era, mcp};
 pub use trunkline_sandbox::{child, code_mode};
+pub use trunkline_shares as shares;
 pub use trunkline_telemetry as telemetry;

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::call::Failure;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds};
 
 use super::McpService;
 use super::caller::RequestSender;

@@ -46,7 +46,7 @@ use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
-use crate::policy::SharedAmount;
+use crate::shares::SharedAmount;
 
 use caller::{EntryRefusal, RequestSender, VerifiedCaller};
 use dispatch::answered;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::call::Failure;
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method};
-use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBounds, SharedAmount};
 use crate::snapshot::Snapshot;
 
 use super::McpService;

@@ -26,7 +26,7 @@ use tower::Service as _;
 
 use crate::clock;
 use crate::identity::{CertificateError, ClientCertificate};
-use crate::policy::ShareBoundError;
+use crate::shares::ShareBoundError;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::backoff::Backoff;
 use crate::call::Principal;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Level};
 
 use super::{

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use super::{ConnectionLimits, PeerAddress};
 use crate::call::Principal;
 use crate::clock;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 /// A stream's bytes that the client has not taken.
 #[derive(Debug)]

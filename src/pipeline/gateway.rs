@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::call::{Client, Context, Principal};
 use crate::catalog::SealedCursors;
 use crate::mcp::Era;
-use crate::policy::SharedAmount;
+use crate::shares::SharedAmount;
 use crate::snapshot::{Operations, Snapshots, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;

@@ -22,7 +22,7 @@ use crate::catalog::{
 };
 use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::Method;
-use crate::policy::{Holder, Patience};
+use crate::shares::{Holder, Patience};
 use crate::snapshot::{AskedSearch, FoundElement, Snapshot, View};
 use crate::text::clip;
 

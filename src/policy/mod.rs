@@ -15,7 +15,6 @@ mod interceptors;
 mod limits;
 mod quotas;
 mod scopes;
-mod shares;
 mod target;
 mod transforms;
 mod unmatched;
@@ -41,9 +40,6 @@ pub use limits::retry_budget::RetryBudget;
 pub use quotas::QuotaLedger;
 pub use quotas::quota_file::{QuotaFile, QuotaFileError};
 pub use scopes::{ScopedCaller, ToolAddress};
-pub use shares::fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
-pub use shares::large_work::{LargeWork, Patience};
-pub use shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 pub use target::{CallTarget, Confirmation};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,

@@ -13,7 +13,8 @@ use crate::catalog::{
     Naming, Scope, Selection, ServerList, ServerRules,
 };
 use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
-use crate::policy::{CallerRights, DefinitionScreen, Holder};
+use crate::policy::{CallerRights, DefinitionScreen};
+use crate::shares::Holder;
 use crate::telemetry::metrics::Metrics;
 
 use super::discovery::Discovery;

@@ -18,7 +18,7 @@ use crate::config::ServerSecrets;
 use crate::http_client::{HttpError, HttpSetupFault, TransportError};
 use crate::jsonrpc::FrameFault;
 use crate::openapi::DocumentFault;
-use crate::policy::ShareBoundError;
+use crate::shares::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 

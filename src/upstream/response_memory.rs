@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::call::{Failure, ResultMeter, ServerName};
 use crate::codec::large_message::LARGE_MESSAGE;
-use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBounds, SharedAmount};
 
 use super::UpstreamError;
 
@@ -121,7 +121,7 @@ impl ResultMeter for PassingCharge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::ShareBoundError;
+    use crate::shares::ShareBoundError;
 
     const LARGE: usize = LARGE_MESSAGE + 1;
 

@@ -14,7 +14,8 @@ use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::{Holder, Permitted, ShareBounds};
+use crate::policy::Permitted;
+use crate::shares::{Holder, ShareBounds};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};

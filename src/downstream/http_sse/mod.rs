@@ -22,7 +22,7 @@ use crate::codec::large_message::work_on;
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp;
-use crate::policy::{Holder, ShareBounds, SharedAmount};
+use crate::shares::{Holder, ShareBounds, SharedAmount};
 
 use crate::downstream::caller::{AccessWatch, RequestSender, VerifiedCaller};
 use crate::downstream::legacy::unguessable;

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::config::LimitsConfig;
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::telemetry::events::{ClientFacts, EventType, LifecycleEvent};
 use crate::upstream::QuestionableSession;
 

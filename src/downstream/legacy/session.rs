@@ -22,7 +22,7 @@ use crate::era::lower;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber, withholds_questions};
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::snapshot::{Digests, Snapshots};
 use crate::telemetry::metrics::Entered;
 use crate::upstream::{ListPatience, QuestionableSession};

@@ -19,7 +19,7 @@ use crate::codec::sse;
 use crate::jsonrpc::{self, Id, JsonError, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::telemetry::metrics::Entered;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};

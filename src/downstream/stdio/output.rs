@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::call::Failure;
 use crate::codec::large_message::work_on;
 use crate::jsonrpc::{self, Frame};
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 use super::MAX_DEPTH;
 

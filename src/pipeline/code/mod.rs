@@ -37,7 +37,7 @@ use crate::pipeline::input::{check_responses, read_input};
 use crate::pipeline::meta_tools::checked_arguments;
 use crate::pipeline::own_tools::{failed_tool_result, tool_result};
 use crate::pipeline::stores::code_budgets::CodeBudget;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds};
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 

@@ -21,7 +21,8 @@ use crate::clock;
 use crate::config::Config;
 use crate::crypto::random_bytes;
 use crate::mcp::Method;
-use crate::policy::{Holder, KeptResource, WholeText};
+use crate::policy::{KeptResource, WholeText};
+use crate::shares::Holder;
 use crate::snapshot::View;
 
 use super::unknown::unknown_resource;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::call::{Principal, ServerName};
 use crate::crypto::sha256;
-use crate::policy::Holder;
+use crate::shares::Holder;
 
 /// The released URIs of all clients.
 #[derive(Default)]

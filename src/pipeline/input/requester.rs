@@ -17,7 +17,8 @@ use crate::era::state::{Digest, OpenedState, RequestState, StateBinding, digest}
 use crate::jsonrpc::{Splice, object, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
-use crate::policy::{Confirmation, Holder};
+use crate::policy::Confirmation;
+use crate::shares::Holder;
 
 use super::task_ids::OwnTasks;
 use super::{InputStore, parse_params, sealing_failed};

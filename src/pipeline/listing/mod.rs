@@ -16,7 +16,7 @@ use crate::clock;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::pipeline::client_view::ClientView;
-use crate::policy::{Holder, Patience};
+use crate::shares::{Holder, Patience};
 use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 use crate::upstream::ListPatience;
 

@@ -29,7 +29,8 @@ use crate::pipeline::input::{InputStore, Requester};
 use crate::pipeline::route::Route;
 use crate::pipeline::route::task_mode::TaskMode;
 use crate::pipeline::tasks;
-use crate::policy::{Holder, LargeWork, Patience, shape_result, shape_task};
+use crate::policy::{shape_result, shape_task};
+use crate::shares::{Holder, LargeWork, Patience};
 use crate::snapshot::View;
 
 use repeated_results::RepeatWatch;

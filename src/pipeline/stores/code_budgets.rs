@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::call::Failure;
-use crate::policy::Holder;
+use crate::shares::Holder;
 
 /// Time used by each client.
 #[derive(Debug, Default)]

@@ -24,7 +24,8 @@ use crate::pipeline::input::unknown::{unknown_resource, unknown_task};
 use crate::pipeline::release::UriReader;
 use crate::pipeline::route::task_mode;
 use crate::pipeline::{Gateway, introduce, route};
-use crate::policy::{CallTarget, Confirmation, Holder, ShareBounds, shape_task};
+use crate::policy::{CallTarget, Confirmation, shape_task};
+use crate::shares::{Holder, ShareBounds};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard,

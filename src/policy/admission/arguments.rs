@@ -10,10 +10,9 @@ use crate::call::{ArgumentsError, Call, Context, Failure, Params};
 use crate::catalog::{CoercedArguments, Tool};
 use crate::config::ArgumentsChoice;
 use crate::policy::scopes::ToolAddress;
-use crate::policy::shares::Holder;
-use crate::policy::shares::large_work::Patience;
 use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::policy::transforms::{complete_arguments, explain_to_client};
+use crate::shares::{Holder, Patience};
 use crate::text::clip;
 
 use super::Policy;

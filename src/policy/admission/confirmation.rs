@@ -3,7 +3,7 @@
 //! The question is asked after the rules and the arguments were checked, so that it never concerns
 //! a call that cannot be made, and before a slot is taken, because a question must not hold one. A
 //! sealed state, bound to the caller and to the digest of the request, proves the user's consent:
-//! `pipeline` opens it. It is valid for one call ([`used_consents`](crate::policy::shares::used_consents)).
+//! `pipeline` opens it. It is valid for one call ([`UsedConsents`](crate::shares::UsedConsents)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,8 @@ use crate::catalog::Tool;
 use crate::clock;
 use crate::config::{Config, ConfirmChoice, ServerConfig};
 use crate::mcp::question::ELICITATION;
-use crate::policy::shares::Holder;
-use crate::policy::shares::large_work::Patience;
-use crate::policy::shares::used_consents::ConsentClaim;
 use crate::policy::target::{ArgumentsSeen, CallTarget, Confirmation};
+use crate::shares::{ConsentClaim, Holder, Patience};
 use crate::telemetry::audit::{ArgumentBounds, RedactionRules, RenderFault};
 use crate::text::{clip, escape_invisible};
 

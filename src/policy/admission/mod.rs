@@ -16,9 +16,8 @@ use crate::mcp::Method;
 use crate::policy::authorization::{Authorization, CallerRights};
 use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
-use crate::policy::shares::Holder;
-use crate::policy::shares::large_work::LargeWork;
 use crate::policy::target::{ArgumentsSeen, CallTarget};
+use crate::shares::{Holder, LargeWork};
 
 use confirmation::ConfirmRules;
 use permit::Permitted;

@@ -23,10 +23,8 @@ use crate::policy::limits::retry_budget::RetryBudget;
 use crate::policy::limits::server_rates::{HolderBuckets, ServerRates, ToolRates};
 use crate::policy::quotas::QuotaLedger;
 use crate::policy::quotas::set_quotas::{CallQuotas, SetQuotas};
-use crate::policy::shares::large_work::LargeWork;
-use crate::policy::shares::rate::{AddressBuckets, Bucket, KeyedBuckets};
-use crate::policy::shares::used_consents::UsedConsents;
 use crate::policy::target::CallTarget;
+use crate::shares::{AddressBuckets, Bucket, KeyedBuckets, LargeWork, UsedConsents};
 use crate::telemetry::events::EventSender;
 use crate::telemetry::metrics::Metrics;
 

@@ -28,8 +28,7 @@ use crate::call::{Call, Context, DecidingRule, Failure, ServerName};
 use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI, Naming};
 use crate::config::{ConditionCost, ConditionReads, Config, RuleConfig};
 use crate::mcp::Method;
-use crate::policy::shares::Holder;
-use crate::policy::shares::large_work::{LargeWork, Patience};
+use crate::shares::{Holder, LargeWork, Patience};
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};

@@ -1,7 +1,7 @@
 //! Failed attempts with keys and tokens, counted by address.
 //!
-//! It has a rate of its own: only failures are charged to it, while [`rate`](crate::policy::shares::rate) charges
-//! every request that it lets through.
+//! It has a rate of its own: only failures are charged to it, while [`AddressBuckets`](crate::shares::AddressBuckets)
+//! charge every request that they let through.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::call::Failure;
 use crate::clock;
 use crate::config::Rate;
-use crate::policy::shares::rate::network;
+use crate::shares::network;
 
 /// Limits the failed attempts of each address.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::call::{Failure, InFlightSlot, ServerName};
-use crate::policy::shares::Holder;
-use crate::policy::shares::holder_slots::{HolderSlots, OwnSlots};
+use crate::shares::{Holder, HolderSlots, OwnSlots};
 
 /// The bounds of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

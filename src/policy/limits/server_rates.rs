@@ -4,9 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::call::{Context, Failure, Named, NativeName, ServerName};
-use crate::policy::shares::Holder;
-use crate::policy::shares::rate::{Bucket, KeyedBuckets};
 use crate::policy::target::CallTarget;
+use crate::shares::{Bucket, Holder, KeyedBuckets};
 
 /// One token bucket for each caller.
 pub(crate) type HolderBuckets = KeyedBuckets<Holder>;

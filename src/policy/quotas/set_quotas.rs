@@ -7,8 +7,8 @@ use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, S
 use crate::clock;
 use crate::config::{Config, DailyQuota};
 use crate::policy::limits::server_rates::ServerRates;
-use crate::policy::shares::Holder;
 use crate::policy::target::CallTarget;
+use crate::shares::Holder;
 
 use super::{ChargedQuota, QuotaLedger};
 

@@ -22,7 +22,8 @@ use crate::call::{
 };
 use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
-use crate::policy::{Holder, Permitted, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::policy::Permitted;
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Metrics};
 
 /// All parked calls.

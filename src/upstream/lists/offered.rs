@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::catalog::{ByKind, Freshness, ServerList};
 use crate::clock;
-use crate::policy::Holder;
+use crate::shares::Holder;
 
 use crate::upstream::owner::ClientDeclaration;
 

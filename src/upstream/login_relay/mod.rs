@@ -30,7 +30,7 @@ use crate::call::Principal;
 use crate::clock;
 use crate::config::{Config, IssuerConfig, IssuerName};
 use crate::mcp::MediaType;
-use crate::policy::{Holder, ShareBounds, SharedAmount};
+use crate::shares::{Holder, ShareBounds, SharedAmount};
 use crate::text::error_chain;
 
 use super::credentials::{

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::policy::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 use super::{ClientNotice, Mailbox, NoticeSubject, Subscriptions};
 use crate::upstream::{InstanceKey, InstanceScope};

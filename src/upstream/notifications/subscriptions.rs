@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::call::{ErrorBody, Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::policy::{Holder, Share};
+use crate::shares::{Holder, Share};
 
 use super::hub::Clients;
 use super::{ClientNotice, Mailbox, NoticeSubject, Topic};

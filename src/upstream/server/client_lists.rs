@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::call::{Abilities, Context, Principal};
 use crate::catalog::Kind;
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::Holder;
+use crate::shares::Holder;
 
 use super::Server;
 use crate::upstream::lists::{self, ListFreshness};

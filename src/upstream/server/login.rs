@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, ServerFault};
 use crate::catalog::Kind;
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{Connection, GrantOwner, LoginFault, RevocationOutcome};
 use crate::upstream::supervisor::state::LifeState;

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::config::Isolation;
-use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
+use crate::shares::{Holder, Share, ShareBounds, SharedAmount};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::owner::InstanceKey;

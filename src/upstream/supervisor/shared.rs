@@ -18,7 +18,8 @@ use crate::clock;
 use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::{Holder, ShareBounds, scan_of};
+use crate::policy::scan_of;
+use crate::shares::{Holder, ShareBounds};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::crypto::sha256;
-use crate::policy::{EntryLifetime, FairTable, TableBounds};
+use crate::shares::{EntryLifetime, FairTable, TableBounds};
 
 use crate::upstream::credentials::grants::grant::GrantOwner;
 use crate::upstream::credentials::proofs::pkce::{RandomnessError, draw_text};

@@ -13,7 +13,7 @@ use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
 use crate::http_client::outbound::{OutboundClient, shown_url};
-use crate::policy::{EntryOwner, Holder};
+use crate::shares::{EntryOwner, Holder};
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::metadata::registration::OauthClient;

@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::call::ServerName;
 use crate::clock;
-use crate::policy::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
+use crate::shares::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
 
 use crate::upstream::credentials::fault::LoginFault;
 use crate::upstream::credentials::grants::book::GrantSlot;

@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::{ErrorBody, ServerName};
 use crate::jsonrpc::Response;
-use crate::policy::Share;
+use crate::shares::Share;
 use crate::upstream::notifications::changes::ChangedLists;
 use crate::upstream::notifications::{Mailbox, SubscriptionHub};
 
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn add(&self, uri: &str) -> crate::upstream::SubscriptionGuard {
-        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::of_nobody())
+        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::uncounted())
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -223,7 +223,7 @@ async fn unknown_topics_have_a_stream_of_their_own() {
     let world = World::start(TOOLS, Scripted::default());
     a_while().await;
     let topic = Topic::unknown(r#"{"com.example/x":[1]}"#);
-    let held = world.inbox.subscriptions.add(topic, &world.mailbox, Share::of_nobody());
+    let held = world.inbox.subscriptions.add(topic, &world.mailbox, Share::uncounted());
     held.verdict().await.unwrap();
     assert_eq!(held.agreed().unwrap(), r#"{"com.example/x":[1]}"#);
     assert_eq!(world.asked().pop().unwrap(), json!({ "com.example/x": [1] }));

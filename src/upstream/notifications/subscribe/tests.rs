@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::ServerName;
 use crate::jsonrpc::Response;
-use crate::policy::Share;
+use crate::shares::Share;
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, SubscriptionHub};
 
 #[derive(Clone)]
@@ -62,7 +62,7 @@ impl World {
     }
 
     fn add(&self, uri: &str) -> SubscriptionGuard {
-        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::of_nobody())
+        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::uncounted())
     }
 
     fn asked(&self) -> Vec<String> {

@@ -26,7 +26,8 @@ use crate::config::{EraChoice, ServerSecrets};
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
-use crate::policy::{CallTarget, Holder};
+use crate::policy::CallTarget;
+use crate::shares::Holder;
 
 use crate::upstream::InstanceKey;
 use crate::upstream::UpstreamError;

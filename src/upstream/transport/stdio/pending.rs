@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::call::Answer;
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::questions::CallOrigin;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};

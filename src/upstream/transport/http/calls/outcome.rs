@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::call::{Answer, Failure, VersionFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::response_memory::ResponseCharge;

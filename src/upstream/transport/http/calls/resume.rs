@@ -17,7 +17,7 @@ use http::{HeaderMap, Method as HttpMethod};
 use crate::codec::sse::{ReopenAttempt, ResumePoint};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, MediaType, header};
-use crate::policy::Holder;
+use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::sizes::admit;
 

@@ -14,7 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::call::{Answers, Call, Event, Notice, Question, Reply, ServerName};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
-use crate::policy::{CallTarget, Holder};
+use crate::policy::CallTarget;
+use crate::shares::Holder;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::{

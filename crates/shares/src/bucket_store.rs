@@ -10,7 +10,7 @@ use governor::state::{InMemoryState, NotKeyed, StateStore};
 /// One bucket for each key, up to a bound; all other keys share one. An attacker with very many
 /// addresses can thus neither fill the memory nor evict the buckets of known callers.
 #[derive(Debug)]
-pub(super) struct BucketStore<K: Clone + Eq + Hash> {
+pub(crate) struct BucketStore<K: Clone + Eq + Hash> {
     own: DefaultKeyedStateStore<K>,
     others: InMemoryState,
     is_full: AtomicBool,
@@ -61,4 +61,4 @@ impl<K: Clone + Eq + Hash> ShrinkableKeyedStateStore<K> for BucketStore<K> {
 
 /// Limit of the keys with buckets of their own. They are counted periodically, so there may be some
 /// thousands more.
-pub(super) const MAX_OWN_BUCKETS: usize = 400_000;
+pub(crate) const MAX_OWN_BUCKETS: usize = 400_000;

@@ -9,28 +9,38 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-use crate::call::Failure;
-use crate::config::Rate;
+use trunkline_config::Rate;
+use trunkline_protocol::call::Failure;
 
-use super::bucket_store::{BucketStore, MAX_OWN_BUCKETS};
+use crate::bucket_store::{BucketStore, MAX_OWN_BUCKETS};
 
 /// One token bucket.
 #[derive(Debug)]
-pub(crate) struct Bucket(DefaultDirectRateLimiter);
+pub struct Bucket(DefaultDirectRateLimiter);
 
 impl Bucket {
-    pub(crate) fn new(rate: Rate) -> Self {
+    /// Creates a full bucket.
+    pub fn new(rate: Rate) -> Self {
         Self(RateLimiter::direct(quota(rate)))
     }
 
-    pub(crate) fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
+    /// Takes one permit. `name` names the limit in the failure.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    #[inline]
+    pub fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
         self.0.check().map_err(|until| {
             over_limit(name(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
 
-    /// Checks a call that counts as `cost`.
-    pub(crate) fn check_cost(
+    /// Takes permits for a call that counts as `cost`. `name` names the limit in the failure.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    #[inline]
+    pub fn check_cost(
         &self,
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
@@ -49,21 +59,27 @@ impl Bucket {
 
 /// One token bucket for each client address.
 #[derive(Debug)]
-pub(crate) struct AddressBuckets(KeyedBuckets<IpAddr>);
+pub struct AddressBuckets(KeyedBuckets<IpAddr>);
 
 impl AddressBuckets {
-    pub(crate) fn new(rate: Rate) -> Self {
+    /// Creates full buckets.
+    pub fn new(rate: Rate) -> Self {
         Self(KeyedBuckets::new(rate))
     }
 
-    pub(crate) fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
+    /// Takes permits from the bucket of an address.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    #[inline]
+    pub fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
         self.0.check(&network(address), cost, || "client".into())
     }
 }
 
 /// One token bucket for each of possibly many keys.
 #[derive(Debug)]
-pub(crate) struct KeyedBuckets<K: Clone + Eq + Hash> {
+pub struct KeyedBuckets<K: Clone + Eq + Hash> {
     limiter: RateLimiter<K, BucketStore<K>, DefaultClock>,
     /// Number of checked requests. Counted here, because counting the keys takes a lock on every
     /// shard of their map.
@@ -73,7 +89,8 @@ pub(crate) struct KeyedBuckets<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
-    pub(crate) fn new(rate: Rate) -> Self {
+    /// Creates full buckets.
+    pub fn new(rate: Rate) -> Self {
         Self {
             limiter: RateLimiter::new(quota(rate), BucketStore::default(), DefaultClock::default()),
             checks: AtomicUsize::new(0),
@@ -81,7 +98,11 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         }
     }
 
-    pub(crate) fn check(
+    /// Takes permits from the bucket of a key. `name` names the limit in the failure.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn check(
         &self,
         key: &K,
         cost: NonZeroU32,
@@ -117,7 +138,8 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
 /// Returns the address that limits apply to: the /64 network of an IPv6 address, since one client
 /// has all of it, and one address for this whole machine, 127.0.0.0/8 and `::1`, for the same
 /// reason.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+#[inline]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
             let [a, b, c, d, ..] = v6.segments();

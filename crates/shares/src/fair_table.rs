@@ -1,7 +1,7 @@
 //! A bounded table in which no holder takes the room of the others.
 //!
-//! `shares` differs: it refuses a holder that has used up its share. Entries of this table lose
-//! worth with age, so a new entry of such a holder replaces its oldest one.
+//! [`SharedAmount`](crate::SharedAmount) differs: it refuses a holder that has used up its share.
+//! Entries of this table lose worth with age, so a new entry of such a holder replaces its oldest one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 
-use super::Holder;
-use super::rate::network;
+use crate::rate::network;
+use crate::share::Holder;
 
 /// A bounded table with entries that expire.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock;
+    use trunkline_core::clock;
 
     const BOUNDS: TableBounds = TableBounds { all: 10, each_address: 6 };
     const SHARE: usize = 4;

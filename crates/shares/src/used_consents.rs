@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::call::{Failure, StateError};
-use crate::era::state::StateId;
+use trunkline_protocol::call::{Failure, StateError};
+use trunkline_protocol::era::state::StateId;
 
-use super::{Holder, Share, ShareBounds, SharedAmount};
+use crate::share::{Holder, Share, ShareBounds, SharedAmount};
 
 /// Used consents that have not expired.
 #[derive(Debug, Default)]
-pub(crate) struct UsedConsents {
+pub struct UsedConsents {
     /// In the order of their expiry.
     used: Mutex<BTreeMap<StateId, Share>>,
     amount: Arc<SharedAmount>,
@@ -25,7 +25,7 @@ pub(crate) struct UsedConsents {
 
 /// A consent that one call has claimed, given back if it is dropped before it is kept.
 #[derive(Debug)]
-pub(crate) struct ConsentClaim {
+pub struct ConsentClaim {
     of: Arc<UsedConsents>,
     state: Option<StateId>,
 }
@@ -36,7 +36,7 @@ impl UsedConsents {
     /// # Errors
     /// [`Failure::InvalidState`] if it is used, or claimed by a call that is about to be made, and
     /// [`Failure::OverLimit`] if this holder, or all together, have used too many.
-    pub(crate) fn claim(
+    pub fn claim(
         self: &Arc<Self>,
         holder: &Holder,
         state: StateId,
@@ -64,7 +64,8 @@ impl UsedConsents {
 
 impl ConsentClaim {
     /// Keeps the claim: the call is sent.
-    pub(crate) fn keep(mut self) {
+    #[inline]
+    pub fn keep(mut self) {
         self.state = None;
     }
 }

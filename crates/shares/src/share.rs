@@ -1,12 +1,5 @@
 //! Shares of a limited resource, by client.
 
-mod bucket_store;
-pub(super) mod fair_table;
-pub(super) mod holder_slots;
-pub(super) mod large_work;
-pub(super) mod rate;
-pub(super) mod used_consents;
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
@@ -15,9 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::call::{Context, Principal};
+use trunkline_protocol::call::{Context, Principal};
 
-use rate::network;
+use crate::rate::network;
 
 /// The owner of a share: a client by its name, or the network that a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,6 +23,7 @@ pub enum Holder {
 
 impl Holder {
     /// Returns the holder that a request is charged to.
+    #[inline]
     pub fn identify(principal: &Principal, address: IpAddr) -> Self {
         match principal {
             Principal::Client(name) | Principal::User(name) => Self::Client(Arc::clone(name)),
@@ -38,12 +32,13 @@ impl Holder {
     }
 
     /// Returns the holder that a call is charged to.
+    #[inline]
     pub fn of_context(context: &Context) -> Self {
         Self::identify(&context.principal, context.address)
     }
 
     /// Returns a unique text for the holder.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Client(name) => format!("client {name}"),
             Self::Address(address) => format!("address {address}"),
@@ -104,6 +99,7 @@ impl SharedAmount {
     ///
     /// # Errors
     /// [`ShareBoundError`]. Nothing is taken then.
+    #[inline]
     pub fn take(
         self: &Arc<Self>,
         holder: &Holder,
@@ -116,6 +112,7 @@ impl SharedAmount {
     }
 
     /// Returns the amount of all holders together.
+    #[inline]
     pub fn total(&self) -> usize {
         self.0.lock().all
     }
@@ -131,6 +128,7 @@ impl Share {
     ///
     /// # Errors
     /// [`ShareBoundError`]. The share is unchanged then.
+    #[inline]
     pub fn grow(&mut self, amount: usize, bounds: ShareBounds) -> Result<(), ShareBoundError> {
         let mut held = self.of.0.lock();
         let all = held.all.saturating_add(amount);
@@ -154,8 +152,8 @@ impl Share {
     }
 
     /// Creates a share that counts towards no limit.
-    #[cfg(test)]
-    pub fn of_nobody() -> Self {
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn uncounted() -> Self {
         Self { of: Arc::default(), holder: Holder::Client("".into()), amount: 0 }
     }
 }
@@ -173,6 +171,7 @@ impl AsRef<[u8]> for CountedBytes {
 }
 
 impl Drop for Share {
+    #[inline]
     fn drop(&mut self) {
         let mut held = self.of.0.lock();
         held.all = held.all.saturating_sub(self.amount);

@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::call::{Failure, InternalFault};
+use trunkline_protocol::call::{Failure, InternalFault};
 
-use super::Holder;
-use super::holder_slots::HolderSlots;
+use crate::holder_slots::HolderSlots;
+use crate::share::Holder;
 
 /// Runs the work on large messages.
 #[derive(Debug)]

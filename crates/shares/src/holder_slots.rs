@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use super::Holder;
+use crate::share::Holder;
 
 /// The slots of all holders.
 #[derive(Debug)]
-pub(crate) struct HolderSlots {
+pub struct HolderSlots {
     each: usize,
     known: Mutex<KnownHolders>,
 }
@@ -25,21 +25,22 @@ struct KnownHolders {
 
 /// The slots of one holder.
 #[derive(Debug)]
-pub(crate) struct OwnSlots {
+pub struct OwnSlots {
     slots: Arc<Semaphore>,
     /// Number of the holder's waiting calls.
-    pub(crate) waiting: AtomicUsize,
+    pub waiting: AtomicUsize,
 }
 
 impl HolderSlots {
     /// Creates `each` slots for every holder.
-    pub(crate) fn new(each: usize) -> Self {
+    pub fn new(each: usize) -> Self {
         let known = KnownHolders { slots: HashMap::new(), sweep_at: KEPT_UNUSED_HOLDERS };
         Self { each, known: Mutex::new(known) }
     }
 
     /// Returns the slots of one holder.
-    pub(crate) fn find(&self, holder: &Holder) -> Arc<OwnSlots> {
+    #[inline]
+    pub fn find(&self, holder: &Holder) -> Arc<OwnSlots> {
         let mut known = self.known.lock();
         if let Some(own) = known.slots.get(holder) {
             return Arc::clone(own);
@@ -57,12 +58,23 @@ impl HolderSlots {
 
 impl OwnSlots {
     /// Waits for a slot.
-    pub(crate) async fn acquire(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+    ///
+    /// # Errors
+    /// None in practice: slots are never closed.
+    ///
+    /// # Cancel safety
+    /// Safe. The place among the waiting calls is lost.
+    #[inline]
+    pub async fn acquire(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
         Arc::clone(&self.slots).acquire_owned().await
     }
 
     /// Takes a slot if one is free.
-    pub(crate) fn try_acquire(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+    ///
+    /// # Errors
+    /// All slots are taken.
+    #[inline]
+    pub fn try_acquire(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         Arc::clone(&self.slots).try_acquire_owned()
     }
 
