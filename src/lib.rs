@@ -19,7 +19,6 @@ pub mod snapshot;
 pub mod upstream;
 pub mod policy;
 pub mod identity;
-pub mod vault;
 
 // The crates below the gateway, under the names that its modules use.
 pub use trunkline_bench as bench;
@@ -28,6 +27,7 @@ pub use trunkline_config as config;
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
 pub use trunkline_http_client as http_client;
 pub use trunkline_jsonrpc as jsonrpc;
+pub use trunkline_oauth as oauth;
 pub use trunkline_openapi as openapi;
 pub use trunkline_protocol::{call, era, mcp};
 pub use trunkline_sandbox::{child, code_mode};

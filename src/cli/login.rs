@@ -35,8 +35,8 @@ use crate::config::{
     CallbackChoice, Config, GrantKind, GrantOwnership, IssuerConfig, OauthConfig, ServerConfig,
 };
 use crate::identity::LOGIN_PATH;
-use crate::upstream::{BrowserAnswer, GrantBook, GrantOwner, LoginFault, begin_terminal_login};
-use crate::vault::VaultError;
+use crate::oauth::vault::VaultError;
+use crate::oauth::{BrowserAnswer, GrantBook, GrantOwner, LoginFault, begin_terminal_login};
 
 /// Log in at a server with OAuth, and keep the login in the vault
 ///

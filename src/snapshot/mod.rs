@@ -42,9 +42,10 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::mcp::Era;
+use crate::oauth::{GrantBook, LoginRelays};
 use crate::policy::{DefinitionScreen, Policy, RequestedElement};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
-use crate::upstream::{self, GrantBook, LoginRelays};
+use crate::upstream;
 
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;

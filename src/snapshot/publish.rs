@@ -17,11 +17,12 @@ use crate::child::Guardian;
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
+use crate::oauth::{GrantBook, LoginRelays};
 use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger};
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MAX_EVENT_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
-use crate::upstream::{self, GrantBook, LoginRelays, ServerContext, SubscriptionHub};
+use crate::upstream::{self, ServerContext, SubscriptionHub};
 
 use super::view_cache::ViewBuilder;
 use super::{ReloadPlan, Snapshot, plan};

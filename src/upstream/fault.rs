@@ -17,10 +17,10 @@ use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::http_client::{HttpError, HttpSetupFault, TransportError};
 use crate::jsonrpc::FrameFault;
+use crate::oauth::{LinkAudience, LoginDemand, LoginFault};
 use crate::openapi::DocumentFault;
 use crate::shares::ShareBoundError;
 use crate::text::{error_chain, error_chain_with};
-use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 
 /// Error of a call to a server. Cheap to clone, because a lost connection fails many calls. Rare
 /// and large evidence is boxed, because results that may contain an error are moved on every call.

@@ -21,11 +21,11 @@ use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySo
 use crate::mcp::MediaType;
 use crate::text::{clip, error_chain};
 
-use super::credentials::{NO_DOCUMENT, metadata_places};
 use super::supervisor::shared::ServerContext;
 use crate::http_client::outbound::{
     OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object,
 };
+use crate::oauth::{NO_DOCUMENT, metadata_places};
 
 /// Error while fetching the keys of an issuer.
 #[derive(Debug, thiserror::Error)]

@@ -6,18 +6,15 @@
 //! must be isolated ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
 //! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
 //! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
-//! messages outside responses. [`credentials`] chooses the token for a request. [`login_relay`]
-//! forwards logins of clients to authorization servers, and
-//! [`embedding_service`] calls the service that computes embeddings. The modules above see none of
-//! this: they hand over a permitted call and receive a reply.
+//! messages outside responses. [`embedding_service`] calls the service that computes embeddings. The
+//! tokens for requests come from the crate `oauth`. The modules above see none of this: they hand
+//! over a permitted call and receive a reply.
 
-mod credentials;
 mod embedding_service;
 mod fault;
 mod interaction;
 mod issuer_fetch;
 mod lists;
-mod login_relay;
 mod notifications;
 mod owner;
 mod peer;
@@ -27,21 +24,12 @@ mod server;
 mod supervisor;
 mod transport;
 
-pub use credentials::{
-    BrowserAnswer, BrowserBook, BrowserId, BrowserVisit, Connection, ConnectionState, GrantBook,
-    GrantOwner, KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin,
-    ParameterFault, RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
-};
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use interaction::parking;
 pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
-pub use login_relay::{
-    FormSender, LoginConsent, LoginRelay, LoginRelayFault, LoginRelays, PassedAuthorization,
-    RelayedAnswer,
-};
 pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard, SubscriptionHub,
     SubscriptionRefusal, Subscriptions, Topic,

@@ -54,19 +54,6 @@ pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
     Config::read(&source, &SystemEnvironment).unwrap()
 }
 
-/// Returns the settings of an OAuth client, from the text of `[servers.s.oauth]`.
-pub(crate) fn oauth_settings(text: &str) -> crate::config::OauthConfig {
-    let text =
-        format!("[servers.s]\nurl = \"http://127.0.0.1:1/mcp\"\n[servers.s.oauth]\n{text}\n");
-    let source =
-        ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes: text.into_bytes() };
-    let config = Config::read(&source, &SystemEnvironment).unwrap();
-    let crate::config::ServerKind::Http(http) = &config.servers[0].target else {
-        panic!("it is an HTTP server")
-    };
-    http.oauth.clone().unwrap()
-}
-
 pub(crate) fn surroundings() -> ServerContext {
     ServerContext::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }

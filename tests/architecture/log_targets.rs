@@ -51,10 +51,13 @@ info!(\"without\");
 const OWN_TARGETS: [&str; 2] = ["CallRecord::TARGET", "\"trunkline::server\""];
 
 /// Modules of libraries that have another path in the gateway, and this path.
-const FORMER_PATHS: [(&str, &str); 5] = [
+const FORMER_PATHS: [(&str, &str); 8] = [
     ("config::source::command_output", "config::command_output"),
     ("https::tls", "upstream::transport::http::client"),
     ("http_client", "upstream::transport::http"),
+    ("oauth::vault", "vault"),
+    ("oauth::relay", "upstream::login_relay"),
+    ("oauth", "upstream::credentials"),
     ("sandbox::child", "upstream::child"),
     ("sandbox::code_mode", "code_mode"),
 ];

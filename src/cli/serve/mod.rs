@@ -69,7 +69,7 @@ pub enum ServeError {
     Vault(#[from] vault_keeper::VaultOpenError),
     /// The vault cannot be read.
     #[error(transparent)]
-    VaultRows(#[from] crate::vault::VaultError),
+    VaultRows(#[from] crate::oauth::vault::VaultError),
     /// The telemetry exporter cannot be started.
     #[error("telemetry")]
     Telemetry(#[from] crate::telemetry::otel::OtelError),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::{Config, VaultConfig};
+use crate::oauth::GrantBook;
+use crate::oauth::vault::{Vault, VaultError};
 use crate::text::error_chain;
-use crate::upstream::GrantBook;
-use crate::vault::{Vault, VaultError};
 
 /// Error of opening the vault.
 #[derive(Debug, thiserror::Error)]

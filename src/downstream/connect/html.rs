@@ -7,8 +7,8 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::crypto::sha256;
+use crate::oauth::LoginFault;
 use crate::text::error_chain;
-use crate::upstream::LoginFault;
 
 use super::super::Body;
 use super::status_of;

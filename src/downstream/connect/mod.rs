@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::call::{Client, Failure, Meta, PeerAddress, Principal};
 use crate::codec::body::collect;
 use crate::mcp::{MediaType, ProtocolVersion};
-use crate::upstream::{GrantBook, GrantOwner, LoginFault};
+use crate::oauth::{GrantBook, GrantOwner, LoginFault};
 
 use super::request::Posted;
 use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use http::{Method, Response, StatusCode};
 
 use crate::call::{Principal, ServerName};
-use crate::snapshot::SnapshotServer;
-use crate::upstream::{
+use crate::oauth::{
     BrowserAnswer, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault,
     OfferedLogin, RevocationOutcome, TicketOffer,
 };
+use crate::snapshot::SnapshotServer;
 
 use super::super::{Body, response};
 use super::PageRequest;

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::call::{PeerAddress, Principal};
 use crate::config::Config;
+use crate::oauth::{BrowserVisit, GrantBook, GrantOwner, KnownBrowser, LoginFault, NewBrowser};
 use crate::snapshot::Snapshot;
-use crate::upstream::{BrowserVisit, GrantBook, GrantOwner, KnownBrowser, LoginFault, NewBrowser};
 
 use super::cookie::{PageCookie, PageScheme, is_same_site};
 

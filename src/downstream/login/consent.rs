@@ -14,8 +14,8 @@ use url::{Url, form_urlencoded};
 
 use crate::call::{Failure, InternalFault};
 use crate::crypto::{random_bytes, sha256};
+use crate::oauth::{LoginConsent, LoginRelay, PassedAuthorization};
 use crate::pipeline::{ConsentBinding, ConsentStep, Gateway};
-use crate::upstream::{LoginConsent, LoginRelay, PassedAuthorization};
 
 use super::super::Body;
 use super::super::connect::{

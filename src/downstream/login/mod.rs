@@ -20,10 +20,10 @@ use crate::call::{Failure, PeerAddress};
 use crate::codec::body::collect;
 use crate::identity::LOGIN_PATH;
 use crate::mcp::{MediaType, media_type_essence};
+use crate::oauth::{FormSender, LoginRelay, LoginRelayFault};
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
-use crate::upstream::{FormSender, LoginRelay, LoginRelayFault};
 
 use super::caller::own_url;
 use super::connect::foreign_form;

@@ -11,11 +11,11 @@ use crate::config::NamingChoice;
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
+use crate::oauth::GrantOwner;
 use crate::pipeline::Gateway;
 use crate::pipeline::client_view::ClientView;
 use crate::pipeline::input::{Requester, check_accepted, read_input};
 use crate::snapshot::Snapshot;
-use crate::upstream::GrantOwner;
 
 use super::active_call::ActiveCall;
 

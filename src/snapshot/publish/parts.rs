@@ -7,11 +7,12 @@ use crate::call::{Named, ServerName};
 use crate::catalog::{CacheScope, MergeFault};
 use crate::config::Config;
 use crate::identity::Identity;
+use crate::oauth::{GrantBook, LoginRelays};
 use crate::policy::{
     Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{self, GrantBook, LoginRelays};
+use crate::upstream;
 
 use super::super::counts::PrincipalCounts;
 use super::super::departed_tools::DepartedTools;

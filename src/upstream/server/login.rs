@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, ServerFault};
 use crate::catalog::Kind;
+use crate::oauth::{Connection, GrantOwner, LoginFault, RevocationOutcome};
 use crate::shares::Holder;
 use crate::upstream::UpstreamError;
-use crate::upstream::credentials::{Connection, GrantOwner, LoginFault, RevocationOutcome};
 use crate::upstream::supervisor::state::LifeState;
 
 use super::Server;

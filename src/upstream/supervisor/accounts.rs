@@ -5,8 +5,8 @@
 use tokio::time::timeout;
 
 use crate::call::{Context, Principal, ServerFault};
+use crate::oauth::GrantOwner;
 use crate::upstream::UpstreamError;
-use crate::upstream::credentials::GrantOwner;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::shared::ServerShared;

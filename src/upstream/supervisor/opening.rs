@@ -14,7 +14,7 @@ use crate::http_client::HttpClient;
 use crate::mcp::Era;
 
 use crate::child::{Child, ChildSpec};
-use crate::upstream::credentials::GrantOwner;
+use crate::oauth::GrantOwner;
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::caller_headers::CallerHeaders;

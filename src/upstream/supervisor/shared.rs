@@ -24,7 +24,7 @@ use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::child::Guardian;
-use crate::upstream::credentials::{GrantBook, ServerAuthorizer};
+use crate::oauth::{GrantBook, ServerAuthorizer};
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
 use crate::upstream::notifications::SubscriptionHub;

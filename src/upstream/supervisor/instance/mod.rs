@@ -17,8 +17,8 @@ use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
+use crate::oauth::GrantOwner;
 use crate::upstream::UpstreamError;
-use crate::upstream::credentials::GrantOwner;
 use crate::upstream::lists::FinishedListing;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::changes::ChangedLists;

@@ -8,11 +8,11 @@ use http::{HeaderMap, Response, StatusCode};
 use crate::http_client::{
     OutgoingRequest, RequestHeaders, RequestSigner, ResponseBody, SignableRequest,
 };
-use crate::upstream::UpstreamError;
-use crate::upstream::credentials::{
+use crate::oauth::{
     AfterRefusal, DPOP_HEADER, GrantOwner, MAX_REFUSED_TRIES, OauthGrant, RequestRefusal,
     ServerAuthorizer, find_challenge,
 };
+use crate::upstream::UpstreamError;
 
 use super::client::ServerClient;
 use super::headers::ServerHeaders;

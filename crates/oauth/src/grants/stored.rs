@@ -1,0 +1,216 @@
+//! Stored forms of grants and registered clients in the vault.
+//!
+//! The secret of a configured client is not stored, because the configuration has it. A grant is
+//! restored only for the server, the client and the issuer that are configured now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use trunkline_config::{DpopChoice, Secret};
+use trunkline_core::clock;
+use trunkline_protocol::call::{Principal, ServerName};
+
+use crate::vault::RowName;
+
+use super::authorizer::ServerAuthorizer;
+use super::book::{ClientPlace, GrantKey, GrantPlace};
+use super::endpoints::{EndpointClaim, IssuerTrust};
+use super::grant::{GrantOwner, OauthGrant, TokenSource};
+use crate::metadata::registration::{ClientAuth, OauthClient};
+use crate::metadata::scopes::ScopeSet;
+use crate::proofs::dpop::DpopKey;
+
+/// Stored form of a grant.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredGrant {
+    /// Value of `Authorization`.
+    authorization: String,
+    refresh: Option<String>,
+    /// Time from which the grant is renewed before use, in seconds since 1970.
+    renew_at: Option<u64>,
+    given: String,
+    issuer: String,
+    #[serde(default)]
+    authorization_endpoint: Option<String>,
+    token_endpoint: String,
+    revocation_endpoint: Option<String>,
+    client: StoredClient,
+    #[serde(default)]
+    resource: Option<String>,
+    scopes: String,
+    /// Key to which the tokens are bound.
+    #[serde(default)]
+    dpop_key: Option<String>,
+}
+
+/// Stored form of an authorization server's client.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredClient {
+    id: String,
+    secret: Option<String>,
+    auth: String,
+}
+
+impl StoredClient {
+    pub(crate) fn of(client: &OauthClient) -> Self {
+        Self {
+            id: client.id.clone(),
+            secret: client.secret.as_ref().map(|secret| secret.expose().to_owned()),
+            auth: client.auth.as_str().to_owned(),
+        }
+    }
+
+    pub(crate) fn revive(self) -> Option<OauthClient> {
+        let auth = ClientAuth::parse(&self.auth)?;
+        Some(OauthClient { id: self.id, secret: self.secret.map(Secret::new), auth })
+    }
+}
+
+impl StoredGrant {
+    /// Returns the authorization endpoint of a stored grant, and its issuer.
+    pub(crate) fn read_claim(value: &[u8]) -> Option<EndpointClaim> {
+        let stored: Self = serde_json::from_slice(value).ok()?;
+        let endpoint = stored.authorization_endpoint?.parse().ok()?;
+        Some(EndpointClaim { issuer: stored.issuer, endpoint, trust: IssuerTrust::Discovered })
+    }
+
+    /// Returns the stored form of a grant, or `None` if it cannot be stored.
+    pub(crate) fn of(grant: &OauthGrant) -> Option<Self> {
+        let source = &grant.source;
+        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored());
+        let mut client = StoredClient::of(&source.client);
+        if source.is_configured {
+            client.secret = None;
+        }
+        let wait = |at: tokio::time::Instant| at.saturating_duration_since(clock::now());
+        Some(Self {
+            authorization: grant.authorization.to_str().ok()?.to_owned(),
+            refresh: grant.refresh.as_ref().map(|token| token.expose().to_owned()),
+            renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
+            given: grant.given.to_string(),
+            issuer: source.issuer.clone(),
+            authorization_endpoint: source.authorization_endpoint.as_ref().map(Url::to_string),
+            token_endpoint: source.token_endpoint.to_string(),
+            revocation_endpoint: source.revocation_endpoint.as_ref().map(Url::to_string),
+            client,
+            resource: source.resource.clone(),
+            scopes: source.scopes.to_string(),
+            dpop_key,
+        })
+    }
+}
+
+impl ServerAuthorizer {
+    /// Restores a grant. Returns `None` if its client or issuer is no longer this server's.
+    pub(crate) fn revive_grant(&self, value: &[u8]) -> Option<OauthGrant> {
+        let stored: StoredGrant = serde_json::from_slice(value).ok()?;
+        if !self.admits(&stored) {
+            return None;
+        }
+        let dpop = stored.dpop_key.map(|key| DpopKey::from_stored(&key)).transpose().ok()?;
+        let mut client = stored.client.revive()?;
+        if let Some(configured) = &self.oauth.client_id {
+            if *configured != client.id {
+                return None;
+            }
+            client.secret.clone_from(&self.oauth.client_secret);
+            let first = self.first_issuer.get_or_init(|| stored.issuer.clone());
+            if *first != stored.issuer {
+                return None;
+            }
+        }
+        let mut authorization = HeaderValue::try_from(stored.authorization).ok()?;
+        authorization.set_sensitive(true);
+        let left = |at: u64| Duration::from_secs(at).saturating_sub(clock::unix_now());
+        let authorization_endpoint: Option<Url> =
+            stored.authorization_endpoint.and_then(|url| url.parse().ok());
+        if let Some(endpoint) = &authorization_endpoint {
+            // Claimed again, so that no other issuer can claim it after a restart.
+            let _ = self.book.endpoints.claim(&self.place, self.claim_of(&stored.issuer, endpoint));
+        }
+        let source = TokenSource {
+            outbound: self.outbound.clone(),
+            issuer: stored.issuer,
+            authorization_endpoint,
+            token_endpoint: stored.token_endpoint.parse().ok()?,
+            revocation_endpoint: stored.revocation_endpoint.and_then(|url| url.parse().ok()),
+            is_configured: self.oauth.client_id.is_some(),
+            client,
+            key: self.assertion_key(),
+            resource: stored.resource.filter(|_| !self.oauth.drop_resource),
+            scopes: ScopeSet::parse(&stored.scopes),
+            dpop: dpop.map(Arc::new),
+        };
+        Some(OauthGrant {
+            token_hash: source.hash_bound_token(&authorization),
+            authorization,
+            subject: None,
+            refresh: stored.refresh.map(Secret::new),
+            renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(MAX_RENEWAL_DELAY)),
+            given: ScopeSet::parse(&stored.given),
+            source,
+        })
+    }
+
+    /// Returns true if a grant matches the configured issuer and the configured use of proofs.
+    fn admits(&self, stored: &StoredGrant) -> bool {
+        let is_bound = stored.dpop_key.is_some();
+        let is_of_issuer = self.oauth.issuer.as_ref().is_none_or(|it| *it == stored.issuer);
+        is_of_issuer
+            && match self.oauth.dpop {
+                DpopChoice::Auto => true,
+                DpopChoice::Required => is_bound,
+                DpopChoice::Off => !is_bound,
+            }
+    }
+}
+
+impl GrantKey {
+    /// Returns the name of its row.
+    pub(crate) fn row_name(&self) -> RowName {
+        let [kind, owner] = match &self.owner {
+            GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => ["gateway", ""],
+            GrantOwner::Client(Principal::Client(name)) => ["client", name],
+            GrantOwner::Client(Principal::User(name)) => ["user", name],
+        };
+        let GrantPlace { server, url } = &*self.place;
+        RowName::new([GRANT_ROW, server.as_str(), url.as_str(), kind, owner])
+    }
+
+    /// Returns the key of a row, or `None` for a row of another kind.
+    pub(crate) fn of_row(name: &RowName) -> Option<Self> {
+        let [GRANT_ROW, server, url, kind, owner] = name.parts()[..] else { return None };
+        let owner = match kind {
+            "gateway" => GrantOwner::Gateway,
+            "client" => GrantOwner::Client(Principal::Client(owner.into())),
+            "user" => GrantOwner::Client(Principal::User(owner.into())),
+            _ => return None,
+        };
+        let (server, url) = (ServerName::new(server).ok()?, url.parse().ok()?);
+        Some(Self { place: Arc::new(GrantPlace { server, url }), owner })
+    }
+}
+
+impl ClientPlace {
+    /// Returns the name of its row.
+    pub(crate) fn row_name(&self) -> RowName {
+        RowName::new([CLIENT_ROW, self.server.as_str(), &self.issuer, self.redirect.as_str()])
+    }
+
+    /// Returns the place of a row, or `None` for a row of another kind.
+    pub(crate) fn of_row(name: &RowName) -> Option<Self> {
+        let [CLIENT_ROW, server, issuer, redirect] = name.parts()[..] else { return None };
+        let server = ServerName::new(server).ok()?;
+        Some(Self { server, issuer: issuer.to_owned(), redirect: redirect.parse().ok()? })
+    }
+}
+
+/// The kinds of rows.
+const GRANT_ROW: &str = "grant";
+const CLIENT_ROW: &str = "client";
+/// Maximum time until a renewal that is accepted: ten years.
+const MAX_RENEWAL_DELAY: Duration = Duration::from_hours(24 * 3650);

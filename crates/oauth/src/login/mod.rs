@@ -1,0 +1,7 @@
+//! Logins: the link, the browser that follows it, and the response of the authorization server.
+
+pub(crate) mod connection;
+pub(crate) mod discovery;
+pub(crate) mod preparation;
+pub(crate) mod terminal;
+pub(crate) mod ticket;

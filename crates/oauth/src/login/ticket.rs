@@ -1,0 +1,214 @@
+//! Links that the gateway issues, and their use in a browser.
+//!
+//! A link leads to a page of the gateway. Nothing is sent to an authorization server before the
+//! person has agreed there. From then on the login is bound to the browser of that person, and its
+//! response is used in no other.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use url::Url;
+
+use trunkline_core::clock;
+use trunkline_core::text::error_chain;
+use trunkline_protocol::call::ServerName;
+
+use crate::fault::LoginFault;
+use crate::grants::book::GrantBook;
+use crate::grants::browser::BrowserId;
+use crate::grants::grant::{GrantOwner, OauthGrant};
+use crate::grants::ticket_book::{OWNER_SHARE, OpenLogin, PreparedLogin, Ticket, TicketPurpose};
+use crate::proofs::authorization::{
+    AuthorizationAnswer, AuthorizationAnswerError, AuthorizationRequest,
+};
+use crate::proofs::pkce::{CodeVerifier, draw_text};
+use crate::proofs::token::TokenGrant;
+
+/// A response to a login, as a browser delivers it.
+#[derive(Debug, Clone, Copy)]
+pub struct BrowserAnswer<'a> {
+    /// Path of the request, below the gateway's URL.
+    pub path: &'a str,
+    /// Its query.
+    pub query: &'a str,
+    /// The browser; `None` for a terminal.
+    pub browser: Option<BrowserId>,
+}
+
+/// Purpose of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketOffer {
+    /// Recipient of the link.
+    pub owner: GrantOwner,
+    /// The login that it begins. `None` if it only shows connections.
+    pub login: Option<OfferedLogin>,
+}
+
+/// A login, as it is presented to its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedLogin {
+    /// The server.
+    pub server: ServerName,
+    /// The authorization server.
+    pub issuer: String,
+    /// Scopes to request, separated by spaces.
+    pub scopes: String,
+    /// URL to which the browser goes.
+    pub endpoint: Url,
+}
+
+impl GrantBook {
+    /// Creates a link that shows its owner's connections in one browser. It counts for the address
+    /// of the request.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if browsers cannot reach the gateway.
+    pub fn make_visit_link(&self, owner: GrantOwner, address: IpAddr) -> Result<Url, LoginFault> {
+        let ticket = draw_text()?;
+        let link = self.link_of(&ticket)?;
+        let entry = owner.entry_at(address, OWNER_SHARE);
+        let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
+        self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
+        Ok(link)
+    }
+
+    /// Returns the purpose of a link, for display in the browser that has opened it.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn read_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+    ) -> Result<TicketOffer, LoginFault> {
+        let ticket = self.tickets.find(ticket)?;
+        ticket.admit_browser(browser)?;
+        let owner = ticket.owner().clone();
+        let login = match &ticket.purpose {
+            TicketPurpose::Visit(_) => None,
+            TicketPurpose::Login(login) => Some(OfferedLogin {
+                server: login.server.clone(),
+                issuer: login.source.issuer.clone(),
+                scopes: login.source.scopes.to_string(),
+                endpoint: login.claim.endpoint.clone(),
+            }),
+        };
+        Ok(TicketOffer { owner, login })
+    }
+
+    /// Continues with a link after its owner has agreed in a browser, or at a terminal. From now on
+    /// the link is valid for that browser only. Returns the URL at which to log in, or `None` if
+    /// there is no login.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn accept_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+        before: Option<BrowserId>,
+    ) -> Result<Option<Url>, LoginFault> {
+        let found = self.tickets.find(ticket)?;
+        found.admit_browser(before)?;
+        let TicketPurpose::Login(prepared) = &found.purpose else {
+            self.tickets.remove(ticket);
+            return Ok(None);
+        };
+        self.check_endpoint(prepared)?;
+        self.tickets.bind(ticket, browser);
+        let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
+        let request = AuthorizationRequest {
+            client_id: &prepared.source.client.id,
+            redirect: &prepared.redirect,
+            challenge: &verifier.challenge(),
+            state: &state,
+            resource: prepared.source.resource.as_deref(),
+            scopes: &prepared.source.scopes,
+            key: prepared.source.dpop.as_ref().map(|key| &*key.thumbprint),
+        };
+        let link = request.link(&prepared.claim.endpoint);
+        let (prepared, ticket) = (Arc::clone(prepared), ticket.to_owned());
+        self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser });
+        Ok(Some(link))
+    }
+
+    /// Ends a link after its owner has refused in a browser.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the link is used up, or in use in another browser.
+    pub fn decline_ticket(
+        &self,
+        ticket: &str,
+        browser: Option<BrowserId>,
+    ) -> Result<(), LoginFault> {
+        self.tickets.find(ticket)?.admit_browser(browser)?;
+        if let Some(removed) = self.tickets.remove(ticket) {
+            removed.end_login();
+        }
+        Ok(())
+    }
+
+    /// Accepts an authorization server's response from a browser, exchanges its code, and stores
+    /// the grant. Returns the server that can be used from now on.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if no login of this browser waits for the response, or if there is no token
+    /// for it.
+    pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
+        let answer = AuthorizationAnswer::parse(brought.query)?;
+        let state = answer.state.as_deref().unwrap_or_default();
+        let login = self.tickets.take_login(state);
+        let login = login.filter(|login| login.prepared.until > clock::now());
+        let login = login.ok_or(AuthorizationAnswerError::UnknownState)?;
+        let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
+        let exchange = async {
+            // The browser must be the one in which the person agreed, not that of a person who
+            // received a link from an attacker.
+            if login.browser != brought.browser {
+                return Err(LoginFault::OtherBrowser);
+            }
+            // RFC 9700, 4.4.2: each authorization server has its own redirect URI.
+            if redirect.path() != self.page_path(brought.path) {
+                return Err(AuthorizationAnswerError::OtherCallback.into());
+            }
+            self.check_endpoint(&login.prepared)?;
+            let code = answer.into_code(&source.issuer, *iss)?;
+            let (verifier, redirect) = (&login.verifier, redirect.as_str());
+            source.ask(TokenGrant::Code { code: &code, verifier, redirect }).await
+        };
+        let tokens = match exchange.await {
+            Ok(tokens) => tokens,
+            Err(fault) => {
+                let reason = error_chain(&fault);
+                tracing::warn!(
+                    target: "trunkline::upstream::credentials::login::ticket",
+                    %server,
+                    reason,
+                    "a login did not succeed"
+                );
+                if fault.is_unknown_client() {
+                    self.forget_client(source).await;
+                }
+                slot.end_login();
+                return Err(fault);
+            }
+        };
+        self.store_grant(slot, OauthGrant::new(tokens, source.clone())).await;
+        slot.end_login();
+        tracing::info!(
+            target: "trunkline::upstream::credentials::login::ticket",
+            %server,
+            "a login succeeded"
+        );
+        Ok(server.clone())
+    }
+
+    /// Checks once more that the endpoint of a login belongs to its issuer.
+    fn check_endpoint(&self, login: &PreparedLogin) -> Result<(), LoginFault> {
+        let checked = self.endpoints.check(&login.claim);
+        checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
