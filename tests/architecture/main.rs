@@ -31,9 +31,8 @@ const LIBRARIES: [&[&str]; 9] = [
 ];
 
 /// Libraries that are one module, without an order of their files. `SettingFault` of `config` has the
-/// faults of its sections, which are read by the reader that reports them; the elements of `catalog`,
-/// their merge and their URIs refer to each other.
-const SINGLE_MODULES: [&str; 2] = ["catalog", "config"];
+/// faults of its sections, which are read by the reader that reports them.
+const SINGLE_MODULES: [&str; 1] = ["config"];
 
 /// A module whose folders and files use each other in one order.
 struct Area {

@@ -16,15 +16,18 @@
 
 #![warn(unreachable_pub)]
 
-mod elements;
+mod signatures;
+mod views;
+mod uris;
 mod lists;
-mod param_headers;
+mod selection;
+mod elements;
 mod repair;
 mod scan;
+mod kind;
+mod uri_forms;
+mod param_headers;
 mod schema;
-mod signatures;
-mod uris;
-mod views;
 
 #[cfg(test)]
 mod tests;
@@ -48,16 +51,15 @@ use trunkline_protocol::call::{Named, NativeName, PublicName, ServerName};
 
 pub use elements::definition::{DefinitionDigest, canonical_definition};
 pub use elements::held::{HeldDefinitions, HeldName};
-pub use elements::identities::ElementIdentities;
 pub use elements::item::{CatalogItem, FieldKind, ItemError, MAX_URI};
-pub use elements::kind::{ByKind, DefinitionKind, Kind};
+pub use elements::offers::{ServerOffers, ServerWords, TaskForm};
 pub use elements::tool::{HeaderRules, SchemaExemption, TaskSupport, Tool, ToolHints};
 pub use elements::tool_transform::{ResultTransform, ToolTransform, TransformFault};
+pub use kind::{ByKind, DefinitionKind, Kind};
 pub use lists::cursor::SealedCursors;
 pub use lists::list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
 pub use lists::merge::{ElementOrigin, MergeFault, MergeSource};
 pub use lists::naming::{MAX_PUBLIC_NAME, Naming};
-pub use lists::offers::{ServerOffers, ServerWords, TaskForm};
 pub use lists::rules::{ServerRules, ToolChange};
 pub use lists::server_list::{
     CacheScope, Freshness, ListRules, ListedDefinition, RejectedElement, RepairedElement,
@@ -72,21 +74,25 @@ pub use schema::{
     ArgumentEditFault, ArgumentSchema, CoercedArguments, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH,
     SchemaError, is_usable_pattern,
 };
+pub use selection::visibility::{CatalogElement, ElementBasis, ElementFilter};
+pub use selection::{Scope, Selection, are_about_server};
 pub use signatures::code_api::CodeFunction;
 pub use signatures::signature::ToolSignature;
+pub use uri_forms::{
+    BoundTemplate, ResultShape, UriSpellings, UriTemplate, fold_authority, hide_children,
+    normal_form, rewrite_uris,
+};
 pub use uris::{
-    BoundTemplate, CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, ResultShape,
-    UriMode, UriPattern, UriSpellings, UriTemplate, fold_authority, hide_children, normal_form,
-    rewrite_uris, split_public,
+    CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, UriMode, UriPattern,
+    split_public,
 };
 pub use views::hidden_names::HiddenNames;
 use views::hidden_tools::HiddenTools;
+pub use views::identities::ElementIdentities;
 pub use views::meta_tools::{
     ALWAYS_LOAD, DEFAULT_FOUND_TOOLS, MAX_FOUND, MetaListRules, MetaListing, meta_tool,
 };
 use views::own_tools::compile_own_tools;
-pub use views::selection::{Scope, Selection, are_about_server};
-pub use views::visibility::{CatalogElement, ElementBasis, ElementFilter};
 
 use uris::VisibleResources;
 

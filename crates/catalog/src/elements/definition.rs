@@ -16,8 +16,7 @@ use trunkline_search::AnalysedElement;
 use trunkline_core::crypto::sha256;
 use trunkline_jsonrpc::parse_strict;
 
-use super::item::MAX_ITEM_DEPTH;
-use super::kind::{DefinitionKind, Kind};
+use crate::kind::{DefinitionKind, Kind, MAX_ITEM_DEPTH};
 use crate::scan::ScanFindings;
 
 /// Values that are computed from a definition when they are first needed.

@@ -11,8 +11,7 @@ use serde_json::value::RawValue;
 
 use trunkline_jsonrpc::{Members, object_of};
 
-use super::item::MAX_ITEM_DEPTH;
-use super::kind::Kind;
+use crate::kind::{Kind, MAX_ITEM_DEPTH};
 
 /// The purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use trunkline_protocol::call::NativeName;
 
-use super::kind::Kind;
-use crate::uris::{BarredTemplate, UriSpellings};
+use crate::kind::Kind;
+use crate::uri_forms::{BarredTemplate, UriSpellings};
 
 /// The elements of one server's list that are held: absent from every list, and unknown to calls
 /// and reads.

@@ -14,20 +14,16 @@ use trunkline_protocol::call::NativeName;
 use trunkline_protocol::mcp::Era;
 
 use super::definition::DefinitionCells;
-use super::kind::Kind;
 use crate::clip_foreign_text;
+use crate::kind::{Kind, MAX_ITEM_DEPTH};
 use crate::param_headers::AnnotationError;
 use crate::repair::{RepairedEntry, repair_entry};
-use crate::schema::{self, SchemaError};
-use crate::uris::UriTemplate;
-use crate::uris::climbing::has_only_stable_characters;
-use crate::uris::{ResultShape, rewrite_uris};
+use crate::schema::SchemaError;
+use crate::uri_forms::climbing::has_only_stable_characters;
+use crate::uri_forms::{ResultShape, UriTemplate, rewrite_uris};
 
 /// The most bytes of one element.
 pub(crate) const MAX_ITEM_BYTES: usize = 1024 * 1024;
-/// The deepest nesting of one element: a tool's schema, and two levels around
-/// it.
-pub(crate) const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
 /// The longest native name, in bytes.
 pub(crate) const MAX_NATIVE_NAME: usize = 1024;
 /// The longest URI or URI template, of a server or a client, in bytes.

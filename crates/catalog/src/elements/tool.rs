@@ -13,9 +13,9 @@ use trunkline_protocol::mcp::{Era, encode_value};
 
 use super::definition::DefinitionCells;
 use super::item::{ItemError, ItemFields, copy_within_bounds};
-use super::kind::Kind;
 use super::tool_bytes::ToolBytes;
 use super::tool_transform::ToolTransform;
+use crate::kind::Kind;
 use crate::param_headers::{self, ParamHeader};
 use crate::repair::{LegacyForm, RepairedEntry, legacy_form, repair_entry};
 use crate::schema::{self, ArgumentSchema, PatternBudget, SchemaError};

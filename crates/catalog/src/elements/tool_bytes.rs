@@ -7,13 +7,14 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use trunkline_jsonrpc::{Members, Splice, span_of, string, text};
+use trunkline_jsonrpc::{Splice, span_of, string, text};
 use trunkline_protocol::call::NativeName;
 
 use super::item::{ItemError, ItemFields};
-use super::kind::Kind;
+use super::offers::{ServerOffers, TaskForm};
 use super::tool::TaskSupport;
-use crate::lists::offers::{ServerOffers, TaskForm};
+use crate::kind::Kind;
+use crate::uri_forms::rewrite::find_interface;
 
 /// A tool object and its positions. The bytes never change; a public name and an overriding
 /// description are spliced in when a list is prepared.
@@ -141,17 +142,4 @@ fn parse_task_support(execution: &str) -> Option<(&str, TaskSupport)> {
 
 fn description_member(text: &str) -> String {
     format!(",\"description\":{}", string(text))
-}
-
-/// The raw values in a `_meta` that name a user interface, with their text. The extension has two
-/// spellings of the key; servers often send both.
-pub(crate) fn find_interface(meta: &str) -> Vec<(&str, String)> {
-    let Ok(meta) = Members::parse_with_duplicates(meta.as_bytes()) else { return Vec::new() };
-    let nested = meta.find_all("ui").filter_map(|ui| {
-        let ui = Members::parse_with_duplicates(ui.get().as_bytes()).ok()?;
-        Some(ui.find_all("resourceUri").collect::<Vec<_>>())
-    });
-    let nested = nested.flatten();
-    let found = nested.chain(meta.find_all("ui/resourceUri"));
-    found.filter_map(|raw| Some((raw.get(), text(raw)?.into_owned()))).collect()
 }

@@ -11,7 +11,7 @@ use trunkline_jsonrpc::{Members, text};
 use trunkline_protocol::mcp::Era;
 
 use super::server_list::Freshness;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// SHA-256 of a listing.
 pub type Digest = [u8; 32];

@@ -10,21 +10,20 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use trunkline_config::TransformSettings;
-use trunkline_protocol::call::{NativeName, PublicName, ServerName};
+use trunkline_protocol::call::{MetaTool, NativeName, PublicName, ServerName};
 
 use super::naming::{NameForm, Naming};
-use super::offers::ServerOffers;
 use super::rules::ServerRules;
 use super::server_list::{ListedElement, ServerList};
 use crate::Rules;
 use crate::elements::item::{CatalogItem, ItemError};
-use crate::elements::kind::Kind;
+use crate::elements::offers::ServerOffers;
 use crate::elements::tool::Tool;
 use crate::elements::tool_bytes::ToolBytes;
 use crate::elements::tool_transform::{ResultTransform, TransformFault};
-use crate::views::own_tools::reserved_names;
-use crate::views::selection::Scope;
-use crate::views::visibility::{CatalogElement, ElementBasis};
+use crate::kind::Kind;
+use crate::selection::Scope;
+use crate::selection::visibility::{CatalogElement, ElementBasis};
 
 /// One configured server, as input of the merge.
 #[derive(Debug, Clone, Copy)]
@@ -421,4 +420,12 @@ fn drop_duplicates<'a, T: ListedElement>(
         }
     }
     kept
+}
+
+/// Returns the names of the gateway's own tools, shown or not, and of its meta-tools: no other tool
+/// may have one.
+fn reserved_names(rules: &Rules) -> HashSet<&str> {
+    let own = rules.own_tools.iter().map(|tool| tool.name.as_str());
+    let meta = MetaTool::ALL.iter().filter(|_| rules.has_meta_tools).map(|tool| tool.name());
+    own.chain(meta).collect()
 }

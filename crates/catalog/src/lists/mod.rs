@@ -4,6 +4,5 @@ pub(crate) mod cursor;
 pub(crate) mod list;
 pub(crate) mod merge;
 pub(crate) mod naming;
-pub(crate) mod offers;
 pub(crate) mod rules;
 pub(crate) mod server_list;

@@ -8,7 +8,7 @@ use trunkline_config::TransformSettings;
 use trunkline_protocol::call::PublicName;
 
 use crate::elements::held::{HeldDefinitions, HeldName};
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// The rules for one server's lists.
 #[derive(Clone)]

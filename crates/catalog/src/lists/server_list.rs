@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use trunkline_protocol::call::{NativeName, ServerName};
 
-use super::offers::{ServerOffers, ServerWords};
 use crate::elements::definition::{DefinitionCells, DefinitionDigest, canonical_definition};
 use crate::elements::item::{self, CatalogItem, ItemError, MAX_TEMPLATES};
-use crate::elements::kind::{ByKind, DefinitionKind, Kind};
+use crate::elements::offers::{ServerOffers, ServerWords};
 use crate::elements::tool::{HeaderRules, SchemaExemption, Tool};
+use crate::kind::{ByKind, DefinitionKind, Kind};
 use crate::scan::ScanFindings;
 use crate::schema::PatternBudget;
 

@@ -13,7 +13,7 @@ use trunkline_jsonrpc::{Members, object_of, text};
 use super::date_time::is_date_time;
 use super::dialect::{SchemaRole, repair_schema};
 use super::{RepairKind, Repairs};
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// The form of a member's value.
 pub(super) enum MemberForm {

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use trunkline_protocol::mcp::Era;
 
 use super::clip_foreign_text;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) use legacy::{LegacyForm, legacy_form, legacy_tool};
 

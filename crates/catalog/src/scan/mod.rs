@@ -27,7 +27,7 @@ use std::fmt;
 use trunkline_core::text::clip;
 use trunkline_jsonrpc::parse_strict;
 
-use crate::elements::item::MAX_ITEM_DEPTH;
+use crate::kind::MAX_ITEM_DEPTH;
 
 pub use confusables::ConfusableNames;
 pub use rule::ScanRule;

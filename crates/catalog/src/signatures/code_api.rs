@@ -9,7 +9,7 @@ use trunkline_protocol::call::MetaTool;
 
 use super::declaration::{ToolDeclaration, script_names};
 use crate::Catalog;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 use crate::views::meta_tools::run_code_form;
 
 /// A tool as code calls it.

@@ -2,7 +2,7 @@
 
 use super::super::{ElementIdentities, Kind};
 use super::*;
-use crate::views::visibility::{CatalogElement, ElementBasis};
+use crate::selection::visibility::{CatalogElement, ElementBasis};
 
 fn identities(settings: &str, kind: Kind, public: &str, native: &str) -> Vec<String> {
     let (server, naming) = (ServerName::new("git").unwrap(), naming(settings));

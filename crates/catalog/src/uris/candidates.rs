@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use trunkline_protocol::call::{NativeName, ServerName};
 
-use super::climbing::has_dot_segment;
 use super::guarded::GuardedUris;
 use super::{CatalogUris, OwnedTemplate, PublicReference, ResourceServer, ShownResource};
 use crate::elements::held::HeldName;
 use crate::elements::item::CatalogItem;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 use crate::lists::merge::ElementOrigin;
-use crate::views::visibility::{CatalogElement, ElementBasis};
+use crate::selection::visibility::{CatalogElement, ElementBasis};
+use crate::uri_forms::climbing::has_dot_segment;
 
 /// A resource or template without its public form.
 pub(super) struct ResourceCandidate<'a> {

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use trunkline_protocol::call::NativeName;
 
-use super::barred::BarredTemplate;
-use super::climbing::has_dot_segment;
-use super::normal_form::{UriSpellings, normal_form, normal_template};
-use super::{UriTemplate, confines};
+use super::confines;
+use crate::uri_forms::UriTemplate;
+use crate::uri_forms::barred::BarredTemplate;
+use crate::uri_forms::climbing::has_dot_segment;
+use crate::uri_forms::normal_form::{UriSpellings, normal_form, normal_template};
 
 /// The identities of one guarded server's resources.
 #[derive(Debug, Default)]
@@ -138,7 +139,7 @@ impl GuardedUris {
     }
 
     fn has_key(&self, form: &str) -> bool {
-        self.barred.contains(&super::normal_form::fold_authority(form))
+        self.barred.contains(&crate::uri_forms::normal_form::fold_authority(form))
     }
 }
 

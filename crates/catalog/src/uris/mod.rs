@@ -9,40 +9,32 @@
 //! unchanged, and if two servers have the same one, the later server's gets the prefix
 //! `ui://mcp.SERVER/`.
 
-mod barred;
 mod candidates;
-pub(super) mod climbing;
 mod guarded;
 mod listed;
-mod normal_form;
 mod origin;
 mod pattern;
-mod rewrite;
-mod template;
 
-pub(super) use barred::BarredTemplate;
 pub(super) use listed::{ShownResource, prefix_uri};
-pub use normal_form::{UriSpellings, fold_authority, normal_form};
 pub use origin::ReleasedCheck;
 pub use pattern::{ElementSpellings, UriPattern, split_public};
-pub use rewrite::{ResultShape, hide_children, rewrite_uris};
-pub use template::{BoundTemplate, UriTemplate};
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use candidates::ResourceCandidate;
-use climbing::{has_absolute_value, has_dot_segment};
 use guarded::GuardedUris;
 
 use trunkline_protocol::call::{Named, ServerName};
 
 use crate::elements::held::{HeldDefinitions, HeldName};
 use crate::elements::item::CatalogItem;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 use crate::lists::merge::{ElementOrigin, MergeFault, MergeSource};
-use crate::views::selection::Scope;
+use crate::selection::Scope;
+use crate::uri_forms::climbing::{has_absolute_value, has_dot_segment};
+use crate::uri_forms::{BoundTemplate, UriTemplate};
 
 /// The URIs that clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

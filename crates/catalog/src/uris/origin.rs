@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use trunkline_protocol::call::{NativeName, ServerName};
 
-use super::climbing::has_only_stable_characters;
-use super::normal_form::{UriSpellings, normal_template};
 use super::{CatalogUris, PublicReference};
 use crate::elements::item::MAX_URI;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 use crate::lists::merge::ElementOrigin;
-use crate::views::selection::Selection;
-use crate::views::visibility::{CatalogElement, ElementBasis};
+use crate::selection::Selection;
+use crate::selection::visibility::{CatalogElement, ElementBasis};
+use crate::uri_forms::climbing::has_only_stable_characters;
+use crate::uri_forms::normal_form::{UriSpellings, normal_template};
 
 /// Returns true if a result with this native URI of a server was released to the client.
 pub type ReleasedCheck<'a> = &'a dyn Fn(&ServerName, &str) -> bool;

@@ -2,10 +2,10 @@
 
 use trunkline_config::Pattern;
 
-use super::normal_form::{UriSpellings, authority_end, normal_form_around};
 use super::{PUBLIC_URI_PREFIX, UI_PREFIX, prefix_uri};
-use crate::elements::kind::Kind;
-use crate::views::visibility::CatalogElement;
+use crate::kind::Kind;
+use crate::selection::visibility::CatalogElement;
+use crate::uri_forms::normal_form::{UriSpellings, authority_end, normal_form_around};
 
 /// A pattern for URIs, as written and in normal form.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ mod tests {
     use trunkline_protocol::call::ServerName;
 
     use super::*;
-    use crate::views::visibility::ElementBasis;
+    use crate::selection::visibility::ElementBasis;
 
     fn is_denied(pattern: &str, public: &str, native: &str) -> bool {
         let server = ServerName::new("t").unwrap();

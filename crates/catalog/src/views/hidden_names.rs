@@ -9,7 +9,7 @@ use trunkline_core::text::split_sentence;
 use trunkline_jsonrpc::{string, text};
 
 use crate::elements::definition_texts::{TextEdit, TextRole, edit_texts};
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// The native names of tools of one server that are hidden from a client.
 #[derive(Debug, Default)]

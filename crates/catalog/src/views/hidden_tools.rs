@@ -7,9 +7,9 @@ use trunkline_protocol::call::{Named, ServerName};
 
 use super::hidden_names::HiddenNames;
 use crate::elements::item::CatalogItem;
-use crate::elements::kind::Kind;
 use crate::elements::tool::Tool;
 use crate::elements::tool_bytes::ToolBytes;
+use crate::kind::Kind;
 use crate::lists::merge::{MergeSource, NameCandidate};
 
 /// The tools of servers that a caller does not see. Each server's texts are searched for the names

@@ -11,8 +11,8 @@ use trunkline_protocol::call::{CallIntent, MetaTool};
 
 use super::slim::slim_tool;
 use crate::Catalog;
-use crate::elements::kind::Kind;
 use crate::elements::tool::{HeaderRules, Tool};
+use crate::kind::Kind;
 use crate::lists::list::CatalogList;
 use crate::repair::legacy_tool;
 

@@ -1,11 +1,10 @@
-//! The part of the catalog that one client sees: the selection of its endpoint, its rights, and the
-//! forms of the lists that it reads.
+//! The forms of the lists that one client reads: the tools of the gateway itself, shorter elements,
+//! texts without hidden names, and the elements as search sees them.
 
 pub(crate) mod hidden_names;
 pub(crate) mod hidden_tools;
+pub(crate) mod identities;
 pub(crate) mod meta_tools;
 pub(crate) mod own_tools;
 pub(crate) mod searched;
-pub(crate) mod selection;
 pub(crate) mod slim;
-pub(crate) mod visibility;

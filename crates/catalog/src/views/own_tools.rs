@@ -1,24 +1,14 @@
 //! The tools of the gateway itself, as clients see them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use trunkline_config::OwnToolConfig;
-use trunkline_protocol::call::MetaTool;
 
-use super::selection::Scope;
-use crate::Rules;
 use crate::elements::tool::{HeaderRules, Tool};
 use crate::lists::merge::MergeFault;
-
-/// Their names, shown or not, and those of the meta-tools: no other tool may have one.
-pub(crate) fn reserved_names(rules: &Rules) -> HashSet<&str> {
-    let own = rules.own_tools.iter().map(|tool| tool.name.as_str());
-    let meta = MetaTool::ALL.iter().filter(|_| rules.has_meta_tools).map(|tool| tool.name());
-    own.chain(meta).collect()
-}
+use crate::selection::Scope;
 
 /// Compiles those that are in scope. A tool with an unusable schema is left out.
 pub(crate) fn compile_own_tools(

@@ -8,7 +8,7 @@ use trunkline_jsonrpc::{Members, text};
 use trunkline_protocol::call::ServerName;
 
 use crate::Catalog;
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// One element as search sees it.
 pub struct SearchedElement<'a> {

@@ -10,7 +10,7 @@ use trunkline_core::text::shorten_text;
 use trunkline_jsonrpc::{string, text};
 
 use crate::elements::definition_texts::{TextEdit, TextRole, edit_texts};
-use crate::elements::kind::Kind;
+use crate::kind::Kind;
 
 /// An element of `tools` in a shorter form; unchanged if it is no object.
 pub(crate) fn slim_tool(raw: &[u8], slim: &SlimConfig) -> Vec<u8> {

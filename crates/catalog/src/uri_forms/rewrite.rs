@@ -7,8 +7,6 @@ use serde_json::value::RawValue;
 use trunkline_jsonrpc::{Members, Splice, span_of, string, text};
 use trunkline_protocol::mcp::Method;
 
-use crate::elements::tool_bytes::find_interface;
-
 /// The positions of URIs in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultShape {
@@ -192,6 +190,19 @@ impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
             self.found = true;
         }
     }
+}
+
+/// Returns the raw values in a `_meta` that name a user interface, with their text. The extension
+/// has two spellings of the key; servers often send both.
+pub(crate) fn find_interface(meta: &str) -> Vec<(&str, String)> {
+    let Ok(meta) = Members::parse_with_duplicates(meta.as_bytes()) else { return Vec::new() };
+    let nested = meta.find_all("ui").filter_map(|ui| {
+        let ui = Members::parse_with_duplicates(ui.get().as_bytes()).ok()?;
+        Some(ui.find_all("resourceUri").collect::<Vec<_>>())
+    });
+    let nested = nested.flatten();
+    let found = nested.chain(meta.find_all("ui/resourceUri"));
+    found.filter_map(|raw| Some((raw.get(), text(raw)?.into_owned()))).collect()
 }
 
 #[cfg(test)]

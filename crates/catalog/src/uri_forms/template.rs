@@ -90,7 +90,7 @@ impl UriTemplate {
     /// Returns true if the template matches `uri` as some server reads it. The official servers
     /// differ in the characters that a value may have, in the sign before it, and in the treatment
     /// of empty values.
-    pub(super) fn matches_widely(&self, uri: &str) -> bool {
+    pub(crate) fn matches_widely(&self, uri: &str) -> bool {
         self.run(uri, Operator::reach_widely)
     }
 
@@ -118,7 +118,7 @@ impl UriTemplate {
     }
 
     /// The literal parts.
-    pub(super) fn literals(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn literals(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             TemplatePart::Literal(text) => Some(text.as_str()),
             TemplatePart::Expression { .. } => None,
@@ -126,7 +126,7 @@ impl UriTemplate {
     }
 
     /// The template's text with another text for each expression.
-    pub(super) fn replace_expressions(&self, replacement: &str) -> String {
+    pub(crate) fn replace_expressions(&self, replacement: &str) -> String {
         let texts = self.0.iter().map(|part| match part {
             TemplatePart::Literal(text) => text.as_str(),
             TemplatePart::Expression { .. } => replacement,

@@ -29,7 +29,7 @@ pub fn normal_form(uri: &str) -> Option<String> {
 
 /// Returns the normal form of text with `opaque` parts (wildcards, expressions of a template) that
 /// are unchanged; `None` if the text is no absolute URI.
-pub(super) fn normal_form_around<'t>(
+pub(crate) fn normal_form_around<'t>(
     text: &'t str,
     mut next_opaque: impl FnMut(&'t str) -> Option<(&'t str, &'t str, &'t str)>,
 ) -> Option<String> {
@@ -50,7 +50,7 @@ pub(super) fn normal_form_around<'t>(
 }
 
 /// Returns the normal form of a URI template. Its expressions are unchanged.
-pub(super) fn normal_template(text: &str) -> Option<String> {
+pub(crate) fn normal_template(text: &str) -> Option<String> {
     normal_form_around(text, |rest| {
         let (before, inside) = rest.split_once('{')?;
         let (expression, after) = inside.split_once('}')?;
@@ -60,7 +60,7 @@ pub(super) fn normal_template(text: &str) -> Option<String> {
 }
 
 /// Returns the end of a URI's scheme and authority, which RFC 3986 compares without regard to case.
-pub(super) fn authority_end(uri: &str) -> usize {
+pub(crate) fn authority_end(uri: &str) -> usize {
     let Some(colon) = uri.find(':') else { return 0 };
     let after = colon + 1;
     match uri.get(after..).and_then(|rest| rest.strip_prefix("//")) {

@@ -11,7 +11,7 @@ use trunkline_protocol::mcp::meta::{SKILLS, TASKS};
 
 use crate::clip_foreign_text;
 use crate::elements::definition::DefinitionCells;
-use crate::elements::kind::{DefinitionKind, Kind};
+use crate::kind::{DefinitionKind, Kind};
 
 /// A server's capabilities and its instructions for models, as declared at
 /// initialization or discovery.

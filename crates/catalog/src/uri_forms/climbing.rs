@@ -27,7 +27,7 @@ pub(crate) fn has_dot_segment(uri: &str) -> bool {
 /// Returns true if the value of a template's first variable begins like an absolute path, although
 /// the template's own text before it, `prefix`, ends with the separator: joining paths drops
 /// everything before an absolute one.
-pub(super) fn has_absolute_value(prefix: &str, uri: &str) -> bool {
+pub(crate) fn has_absolute_value(prefix: &str, uri: &str) -> bool {
     let is_folder = prefix.ends_with('/') && !prefix.ends_with("://");
     let value = uri.strip_prefix(prefix).filter(|_| is_folder);
     value.is_some_and(|value| decode_path_characters(value).starts_with(['/', '\\']))

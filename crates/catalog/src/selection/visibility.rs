@@ -4,8 +4,8 @@ use std::fmt;
 
 use trunkline_protocol::call::ServerName;
 
-use crate::elements::kind::Kind;
 use crate::elements::tool::Tool;
+use crate::kind::Kind;
 
 /// Decides which elements one caller sees. `policy` implements it; the catalog calls it for each
 /// element that the endpoint shows, and for each URI that is not listed.

@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use super::kind::Kind;
+use crate::kind::Kind;
 use crate::lists::naming::Naming;
+use crate::selection::visibility::CatalogElement;
 use crate::uris::prefix_uri;
-use crate::views::visibility::CatalogElement;
 
 /// The identities of one element, computed when they are first read.
 #[derive(Debug)]

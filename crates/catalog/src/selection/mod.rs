@@ -4,6 +4,8 @@
 //! shows only the elements of these three that it names, so that a list of tools does not expose
 //! resources; if it names none of them, it shows everything that its servers have.
 
+pub(crate) mod visibility;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +17,9 @@ use trunkline_config::{Pattern, ProfileConfig};
 use trunkline_core::text::clip;
 use trunkline_protocol::call::{QueryFault, ServerName};
 
-use super::visibility::{CatalogElement, ElementFilter};
-use crate::elements::kind::Kind;
-use crate::uris::climbing::has_dot_segment;
+use crate::kind::Kind;
+use crate::uri_forms::climbing::has_dot_segment;
+use visibility::{CatalogElement, ElementFilter};
 
 /// The visible part of the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use trunkline_protocol::mcp::Method;
 
+use crate::schema::MAX_SCHEMA_DEPTH;
+
 /// The kind of a list's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -190,3 +192,6 @@ impl<T> ByKind<T> {
         }
     }
 }
+
+/// The deepest nesting of one element: a tool's schema, and two levels around it.
+pub(crate) const MAX_ITEM_DEPTH: usize = MAX_SCHEMA_DEPTH + 2;
