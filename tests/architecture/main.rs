@@ -30,10 +30,6 @@ const LIBRARIES: [&[&str]; 9] = [
     &["core"],
 ];
 
-/// Libraries that are one module, without an order of their files. `SettingFault` of `config` has the
-/// faults of its sections, which are read by the reader that reports them.
-const SINGLE_MODULES: [&str; 1] = ["config"];
-
 /// A module whose folders and files use each other in one order.
 struct Area {
     name: &'static str,
@@ -142,9 +138,6 @@ fn every_library_is_private_and_says_what_it_is_for() {
 fn no_module_uses_one_before_it() {
     let mut found = String::new();
     for folder in source_folders() {
-        if SINGLE_MODULES.iter().any(|library| folder.ends_with(format!("crates/{library}/src"))) {
-            continue;
-        }
         let modules = modules(&folder);
         for file in sources_below(&folder) {
             let module = file.module();

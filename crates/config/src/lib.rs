@@ -5,8 +5,8 @@
 //! the folder of an embedding model, are read through that interface, so tests replace them. Module
 //! `source` has the interface, and is the only one that reads files and runs programs. Reading is not
 //! pure: a program of a `${command:…}` runs once and its output is kept for the process
-//! ([`renew_outputs`]). No server is started, no certificate is opened and no name is resolved here. The modules that use a
-//! certificate or a server find out if it works.
+//! ([`renew_outputs`]). No server is started, no certificate is opened and no name is resolved here.
+//! The modules that use a certificate or a server find out if it works.
 //!
 //! Every setting is declared once, by `section!` (`reader/macros.rs`): its key, type, kind, default and
 //! description. The structs that other modules use, the reader, `docs/configuration.md` and the
@@ -22,19 +22,24 @@
 #![warn(unreachable_pub)]
 
 mod checks;
-mod reader;
 mod sections;
+mod reader;
+mod faults;
 mod source;
+
 #[cfg(test)]
 mod tests;
 
-pub use checks::server_secrets::ServerSecrets;
+pub use faults::condition::ConditionFault;
+pub use faults::embeddings::EmbeddingSettingsFault;
+pub use faults::issuer::IssuerFault;
+pub use faults::oauth::OauthFault;
+pub use faults::problem::SettingFault;
+pub use faults::url::UrlFault;
+pub use faults::{Color, ConfigFault, ConfigFaults};
 pub use reader::docs::{json_schema, reference};
-pub use reader::faults::problem::SettingFault;
-pub use reader::faults::{Color, ConfigFault, ConfigFaults};
-pub use reader::values::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use reader::values::pattern::Pattern;
-pub use reader::values::secret::{Secret, sensitive_headers};
+pub use sections::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use sections::confirm::ConfirmChoice;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
@@ -42,11 +47,11 @@ pub use sections::gateway::audit::{AuditConfig, DigestChoice};
 pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
-pub use sections::gateway::embeddings::{EmbeddingSettingsFault, EmbeddingsConfig};
+pub use sections::gateway::embeddings::EmbeddingsConfig;
 pub use sections::gateway::events::EventsConfig;
 pub use sections::gateway::gateway_files::GatewayFiles;
 pub use sections::gateway::naming::{NameCase, NameFormat, NamingChoice};
-pub use sections::gateway::network::{UrlFault, is_own_machine, is_safe_url};
+pub use sections::gateway::network::{is_own_machine, is_safe_url};
 pub use sections::gateway::vault::VaultConfig;
 pub use sections::gateway::{
     AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
@@ -55,13 +60,13 @@ pub use sections::gateway::{
 pub use sections::interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
-pub use sections::issuers::{IssuerConfig, IssuerFault, IssuerName, ScopeName, TokenAlgorithm};
+pub use sections::issuers::{IssuerConfig, IssuerName, ScopeName, TokenAlgorithm};
 pub use sections::own_tools::{
     CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
 };
 pub use sections::policy::{
-    Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
+    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, MemberReads,
+    PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
 pub use sections::profiles::ProfileConfig;
 pub use sections::quota::DailyQuota;
@@ -72,13 +77,14 @@ pub use sections::server::command::{CommandConfig, child_inherits};
 pub use sections::server::memory::ReducedBound;
 pub use sections::server::oauth::{
     CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
-    OauthFault, TokenEndpointAuth, is_scope_token,
+    TokenEndpointAuth, is_scope_token,
 };
 pub use sections::server::openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
     OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
 };
 pub use sections::server::sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
+pub use sections::server::server_secrets::ServerSecrets;
 pub use sections::server::tools::{ToolOverride, ToolsConfig};
 pub use sections::server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
@@ -93,6 +99,7 @@ pub use sections::transforms::{
 pub use source::command_output::{CommandFault, renew_outputs};
 #[cfg(feature = "embedding-models")]
 pub use source::embedding_model::{EmbeddingModel, EmbeddingModelFault};
+pub use source::secret::{Secret, sensitive_headers};
 #[cfg(not(feature = "embedding-models"))]
 pub use source::unsupported_model::{
     UnsupportedModel as EmbeddingModel, UnsupportedModelFault as EmbeddingModelFault,
@@ -105,11 +112,11 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use reader::faults::Findings;
+use faults::Findings;
 use reader::macros::section;
 use reader::setting::{Section, SectionPart};
-use reader::values::maps::{NamedTables, ServerTables};
 use reader::{ConfigReader, ConfigTable};
+use sections::named_tables::{NamedTables, ServerTables};
 
 section! {
     /// A whole configuration, as in `gateway.toml`.
@@ -316,7 +323,7 @@ fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
     root.refuse_unknown(&Config::setting_rows(), reader);
     let config = Config::read_fields(&root, reader);
     checks::check_settings(&root, reader);
-    reader::faults::syntax::merge_syntax_errors(text, &errors, &mut reader.found);
+    faults::syntax::merge_syntax_errors(text, &errors, &mut reader.found);
     config
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use trunkline_protocol::call::ProfileName;
 
-use crate::reader::faults::problem::SettingFault;
-use crate::reader::faults::wording::nearest_choice;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
+use crate::reader::wording::nearest_choice;
 use crate::reader::{ConfigReader, ConfigTable};
 use crate::sections::clients::{CertificateName, ClientKeySetting, KeyHash};
 

@@ -1,10 +1,9 @@
 //! The costs of tools, compared with the rates and quotas that their calls are charged to.
 
-use super::setting_value;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Section;
 use crate::reader::values::numbers::Count32;
-use crate::reader::{ConfigReader, ConfigTable};
+use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::clients::ClientConfig;
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::issuers::IssuerConfig;

@@ -4,10 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use toml::de::DeTable;
 
-use super::setting_value;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Section;
-use crate::reader::{ConfigReader, ConfigTable};
+use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::network::HostSetting;
 use crate::sections::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 

@@ -6,12 +6,9 @@ mod costs;
 pub(crate) mod listeners;
 mod names;
 mod receivers;
-pub(crate) mod sent_secrets;
-pub(crate) mod server_secrets;
 mod servers;
 pub(crate) mod token_checks;
 
-use crate::reader::setting::{Section, Setting};
 use crate::reader::{ConfigReader, ConfigTable};
 use crate::sections::gateway::discovery::check_discovery;
 use crate::sections::gateway::embeddings::check_embeddings;
@@ -68,15 +65,4 @@ pub(crate) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
         issuers: &issuers,
     };
     check_costs(root, charged, reader);
-}
-
-/// A setting's value, or its default. Silent, because its own faults are already reported.
-pub(crate) fn setting_value<Sec: Section, S: Setting>(
-    table: &ConfigTable<'_>,
-    key: &str,
-    reader: &ConfigReader<'_>,
-) -> Option<S::Value> {
-    let row = Sec::setting_rows().into_iter().find(|row| row.key == key)?;
-    let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
-    table.read_setting::<S>(row.key, row.default, quiet)
 }

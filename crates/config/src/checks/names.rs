@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use trunkline_protocol::call::PublicName;
 
-use super::setting_value;
-use crate::reader::faults::problem::SettingFault;
-use crate::reader::faults::wording::{nearest_choice, shorten_text};
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
 use crate::reader::values::pattern::Pattern;
-use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
+use crate::reader::wording::{nearest_choice, shorten_text};
+use crate::reader::{ConfigNode, ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::gateway::naming::NamingChoice;
 use crate::sections::interceptors::InterceptorName;

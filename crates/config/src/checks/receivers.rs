@@ -1,8 +1,7 @@
 //! Rules between the settings of events and of the audit log: one receiver, with its own settings.
 
-use super::setting_value;
-use crate::reader::faults::problem::SettingFault;
-use crate::reader::{ConfigReader, ConfigTable};
+use crate::faults::problem::SettingFault;
+use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::audit::AuditConfig;
 
 /// Events have one receiver, with its own settings only; requests to a webhook are signed.

@@ -1,12 +1,11 @@
 //! Rules between the settings of one server.
 
-use super::setting_value;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
+use crate::reader::values::header_name::HeaderSetting;
 use crate::reader::values::numbers::CountSetting;
 use crate::reader::values::units::DurationSetting;
-use crate::reader::{ConfigReader, ConfigTable};
-use crate::sections::gateway::network::HeaderSetting;
+use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::server::{Isolation, ServerConfig, is_openapi};
 
 /// `max_timeout` must not be below `timeout`.

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use toml::de::DeTable;
 
 use super::listeners::is_reachable_by_others;
-use super::setting_value;
 use crate::Config;
-use crate::reader::{ConfigReader, ConfigTable};
+use crate::faults::issuer::IssuerFault;
+use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::GatewayConfig;
-use crate::sections::issuers::{IssuerFault, IssuerUrl};
+use crate::sections::issuers::IssuerUrl;
 
 /// Checks `[issuers]`, `gateway.public_url`, and that clients can have the required scopes.
 pub(crate) fn check_tokens(

@@ -1,10 +1,11 @@
-//! The reader: the position in the parsed text, and the faults found so far.
+//! The reader: the position in the parsed text, and the faults found so far. It knows kinds of values
+//! that many settings share, and no setting; sections are read through it.
 
 pub(crate) mod docs;
-pub(crate) mod faults;
 pub(crate) mod macros;
 pub(crate) mod setting;
 pub(crate) mod values;
+pub(crate) mod wording;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,11 +14,11 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::Environment;
-use faults::FoundProblem;
-use faults::problem::SettingFault;
-use faults::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
-use setting::{Setting, SettingRow};
-use values::secret::Secret;
+use crate::faults::FoundProblem;
+use crate::faults::problem::SettingFault;
+use crate::source::secret::Secret;
+use setting::{Section, Setting, SettingRow};
+use wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
 
 /// The context and the findings of a reading. Reading does not stop at the first fault: each reader
 /// adds its faults and returns `None`, and the next one continues.
@@ -311,4 +312,15 @@ impl<'a> ConfigTable<'a> {
             node.report_fault_at_key(reader, SettingFault::UnknownKey { meant, known });
         }
     }
+}
+
+/// A setting's value, or its default. Silent, because its own faults are already reported.
+pub(crate) fn setting_value<Sec: Section, S: Setting>(
+    table: &ConfigTable<'_>,
+    key: &str,
+    reader: &ConfigReader<'_>,
+) -> Option<S::Value> {
+    let row = Sec::setting_rows().into_iter().find(|row| row.key == key)?;
+    let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
+    table.read_setting::<S>(row.key, row.default, quiet)
 }

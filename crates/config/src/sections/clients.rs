@@ -14,7 +14,8 @@ use trunkline_protocol::call::ProfileName;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::subject_name::SubjectName;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::help::HOW_TO_HASH;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{SectionPart, Setting, SettingRow, TextSetting};
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
@@ -280,10 +281,6 @@ impl SectionPart for Arc<str> {
         Some(table.name.into())
     }
 }
-
-/// The help text for a missing or malformed hash.
-pub(crate) const HOW_TO_HASH: &str =
-    "`trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key";
 
 #[cfg(test)]
 mod tests {

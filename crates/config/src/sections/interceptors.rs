@@ -8,15 +8,15 @@ use http::HeaderName;
 use url::Url;
 
 use super::gateway::events::WebhookUrl;
+use super::named_tables::PluralName;
 use super::server::breaker::BreakerConfig;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{SectionPart, TextSetting};
-use crate::reader::values::maps::PluralName;
 use crate::reader::values::pattern::Pattern;
-use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigReader, ConfigTable};
+use crate::source::secret::Secret;
 
 section! {
     /// An interceptor: an HTTP service that validates or changes calls and results, by the method

@@ -8,7 +8,7 @@ use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
 use super::quota::DailyQuota;
 use super::rate::Rate;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{SectionPart, TextSetting};
 use crate::reader::values::numbers::CountSetting;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
 
 /// A number of calls per day, such as `"1000/day"`. A day begins at midnight UTC.

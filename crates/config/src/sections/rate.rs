@@ -4,8 +4,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
 
 /// A number of events per time, such as `"100/min"`. All of them may come at once; the allowance

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use trunkline_core::clock;
 use trunkline_core::text::{clip, escape_controls};
 
-use crate::reader::values::secret::Secret;
+use super::secret::Secret;
 
 /// Reason why a program's output cannot be used as a value.
 #[derive(Debug, thiserror::Error)]

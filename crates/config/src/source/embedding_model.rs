@@ -18,8 +18,7 @@ use serde_json::Value;
 use trunkline_core::codec::file::FileError;
 use trunkline_core::crypto::sha256;
 
-use super::Environment;
-use crate::sections::gateway::embeddings::MAX_DIMENSIONS;
+use super::{Environment, MAX_DIMENSIONS};
 
 /// A model in memory.
 pub struct EmbeddingModel {

@@ -2,13 +2,13 @@
 //!
 //! Nothing else of this crate reads a file or a variable, or runs a program. Sections ask the
 //! [`Environment`] of the reading; its functions for the real system are here and in
-//! `command_output`, which runs the programs of `${command:…}`. `substitute` replaces references in
-//! values, and `embedding_model` makes a model of the bytes that the environment has read.
+//! `command_output`, which runs the programs of `${command:…}`. `secret` is the type of values that
+//! are never shown, and `embedding_model` makes a model of the bytes that the environment has read.
 
 pub(crate) mod command_output;
 #[cfg(feature = "embedding-models")]
 pub(crate) mod embedding_model;
-pub(crate) mod substitute;
+pub(crate) mod secret;
 #[cfg(not(feature = "embedding-models"))]
 pub(crate) mod unsupported_model;
 
@@ -131,3 +131,5 @@ pub fn check_file_value(bytes: Vec<u8>) -> Result<String, FileError> {
 
 /// The largest value of a `${file:…}`, in bytes.
 const MAX_FILE_VALUE: usize = 64 << 10;
+/// The most dimensions of a vector.
+pub(crate) const MAX_DIMENSIONS: usize = 8192;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::{SectionOutline, Setting, TextSetting};
 use crate::reader::{ConfigNode, ConfigReader};
 

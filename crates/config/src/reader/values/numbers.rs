@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
 use crate::reader::{ConfigNode, ConfigReader};
 

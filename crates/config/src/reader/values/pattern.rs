@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
 
 /// A pattern in which `*` matches any number of characters, and `?` exactly one. Other characters

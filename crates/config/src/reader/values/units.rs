@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use trunkline_core::text::split_quantity;
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
 
 /// A duration, possibly zero: an integer and a unit.

@@ -7,13 +7,13 @@ use serde_json::Value as Json;
 
 use trunkline_telemetry::audit::{ChainKey, RedactionRules, SyslogAddress};
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{Setting, TextSetting};
 use crate::reader::values::numbers::CountSetting;
-use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigNode, ConfigReader};
+use crate::source::secret::Secret;
 
 section! {
     /// The [audit log](audit.md): one JSON record per decision, in a file (`file`), on standard output

@@ -8,15 +8,14 @@ use toml::de::DeValue;
 use trunkline_protocol::call::MetaTool;
 
 use super::embeddings::EmbeddingsConfig;
-use crate::checks::setting_value;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::Setting;
-use crate::reader::values::maps::NameKey;
 use crate::reader::values::numbers::CountSetting;
 use crate::reader::values::pattern::Pattern;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
-use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
+use crate::reader::{ConfigNode, ConfigReader, ConfigTable, setting_value};
+use crate::sections::named_tables::NameKey;
 use crate::sections::profiles::ProfileConfig;
 
 choice! {

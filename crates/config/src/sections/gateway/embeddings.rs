@@ -8,14 +8,16 @@ use serde_json::{Value as Json, json};
 use url::Url;
 
 use super::events::WebhookUrl;
-use crate::reader::faults::problem::SettingFault;
+use crate::EmbeddingModel;
+use crate::faults::embeddings::EmbeddingSettingsFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{Setting, TextSetting};
 use crate::reader::values::numbers::CountSetting;
-use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
-use crate::{EmbeddingModel, EmbeddingModelFault};
+use crate::source::MAX_DIMENSIONS;
+use crate::source::secret::Secret;
 
 section! {
     /// [Search by meaning](context.md#search-by-meaning) in addition to words: either by a `model`
@@ -122,46 +124,6 @@ impl TextSetting for PrefixSetting {
     }
 }
 
-/// A fault of `[search.embeddings]`.
-#[derive(Debug, thiserror::Error)]
-pub enum EmbeddingSettingsFault {
-    /// The folder of the model cannot be used.
-    #[cfg_attr(
-        feature = "embedding-models",
-        error("not a static embedding model: {}", trunkline_core::text::error_chain(.0))
-    )]
-    #[cfg_attr(not(feature = "embedding-models"), error(transparent))]
-    Model(EmbeddingModelFault),
-    /// Neither a model nor a service is configured.
-    #[error("there is neither `model` nor `url`")]
-    NoSource,
-    /// Both are configured.
-    #[error("there are both `model` and `url`")]
-    TwoSources,
-    /// A service without the name of a model.
-    #[error("`model_name` is missing")]
-    NoModelName,
-    /// A setting of a service beside a model.
-    #[error("this setting is only for embeddings with `url`")]
-    OtherSource,
-}
-
-impl EmbeddingSettingsFault {
-    /// Returns the correction, as an imperative.
-    pub(crate) fn help(&self) -> &'static str {
-        match self {
-            Self::Model(_) => EmbeddingModelFault::HELP,
-            Self::NoSource => "add model = \"FOLDER\", or url = \"https://…/v1/embeddings\"",
-            Self::TwoSources => "keep one of them",
-            Self::NoModelName => {
-                "add model_name = \"text-embedding-3-small\", or the name of the model at \
-                     your service"
-            }
-            Self::OtherSource => "remove it, or use the service at `url` instead of `model`",
-        }
-    }
-}
-
 /// Checks that there is exactly one source of vectors, and no setting of the other one.
 pub(crate) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let Some(search) = root.find_table("search") else { return };
@@ -189,9 +151,6 @@ pub(crate) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader
 /// The settings that only a service has.
 const OF_SERVICE: [&str; 7] =
     ["model_name", "headers", "dimensions", "timeout", "batch_timeout", "batch", "max_answer"];
-
-/// The most dimensions of a vector.
-pub(crate) const MAX_DIMENSIONS: usize = 8192;
 
 const _: () = assert!(MAX_DIMENSIONS == 8192, "as in the setting `dimensions`");
 

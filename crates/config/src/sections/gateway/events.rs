@@ -8,17 +8,17 @@ use url::Url;
 
 use trunkline_telemetry::events::{EventType, SigningKey};
 
-use super::network::UrlFault;
 use super::network::is_safe_url;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
+use crate::faults::url::UrlFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{Setting, TextSetting};
 use crate::reader::values::pattern::Pattern;
-use crate::reader::values::secret::Secret;
+use crate::reader::values::substitute::SubstitutedText;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigNode, ConfigReader};
 use crate::sections::server::process::ProgramSetting;
-use crate::source::substitute::SubstitutedText;
+use crate::source::secret::Secret;
 
 section! {
     /// Lifecycle events, as [CloudEvents](events.md), for one receiver: a webhook (`url`), a program

@@ -25,13 +25,13 @@ use super::definitions::{PinsChoice, ScanChoice};
 use super::issuers::{PublicUrl, ScopeName};
 use super::rate::Rate;
 use super::server::sandbox::UidRange;
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::TextSetting;
 use crate::reader::values::numbers::{CountSetting, NonZeroSetting, ShareSetting};
-use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, PercentSetting, SizeSetting};
+use crate::source::secret::Secret;
 use naming::{NameCase, NameFormat, NamingChoice};
 use network::{HostSetting, IconSetting, OriginSetting};
 

@@ -1,7 +1,7 @@
 //! The settings of public names.
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::macros::choice;
 use crate::reader::setting::TextSetting;
 

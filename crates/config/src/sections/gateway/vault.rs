@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::Setting;
-use crate::reader::values::secret::Secret;
 use crate::reader::{ConfigNode, ConfigReader};
+use crate::source::secret::Secret;
 
 section! {
     /// The vault: a file with the grants and the registered clients of servers with OAuth. With a key

@@ -13,11 +13,11 @@ use serde_json::Value as Json;
 
 use trunkline_protocol::call::PublicName;
 
+use super::named_tables::{NamedTables, PluralName};
 use super::transforms::{InputSchema, MessageTemplate, plain_json};
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{SectionPart, Setting, TextSetting};
-use crate::reader::values::maps::{NamedTables, PluralName};
 use crate::reader::values::units::DurationSetting;
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
 

@@ -1,7 +1,7 @@
 //! The order of the calls of one tool, by their dependencies.
 
 use super::OwnCallConfig;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::sections::transforms::{MessageTemplate, ValuePath};
 
 /// For each call, in file order, the positions of the calls with results that it needs.

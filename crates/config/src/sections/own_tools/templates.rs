@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
 use crate::reader::{ConfigNode, ConfigReader};
 use crate::sections::transforms::{MessageTemplate, TemplatePart, ValuePath, plain_json};

@@ -3,17 +3,17 @@
 mod condition;
 
 pub use condition::{
-    Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads, SplitCondition, ValueSize,
+    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, MemberReads,
+    SplitCondition, ValueSize,
 };
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::reader::faults::problem::SettingFault;
+use super::named_tables::{NamedTables, PluralName};
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::SectionPart;
-use crate::reader::values::maps::{NamedTables, PluralName};
 use crate::reader::values::pattern::Pattern;
 use crate::reader::{ConfigReader, ConfigTable};
 

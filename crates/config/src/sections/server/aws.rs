@@ -1,7 +1,7 @@
 //! `[servers.NAME.aws]`: requests that are signed for AWS.
 
 use crate::reader::macros::section;
-use crate::reader::values::secret::Secret;
+use crate::source::secret::Secret;
 
 section! {
     /// Requests to the server are signed with AWS Signature Version 4: for servers behind AWS IAM, such

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::process::{ProgramSetting, VariableSetting};
 use super::sandbox::{SandboxConfig, SandboxSetting};
 use crate::reader::macros::section;
-use crate::reader::values::secret::Secret;
-use crate::source::substitute::SubstitutedText;
+use crate::reader::values::substitute::SubstitutedText;
+use crate::source::secret::Secret;
 
 section! {
     /// A child process that speaks MCP on its standard input and output.

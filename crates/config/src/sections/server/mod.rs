@@ -8,6 +8,8 @@ pub(crate) mod oauth;
 pub(crate) mod openapi;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod sent_secrets;
+pub(crate) mod server_secrets;
 pub(crate) mod tools;
 
 use std::fmt;
@@ -19,28 +21,28 @@ use url::Url;
 
 use trunkline_protocol::call::ServerName;
 
+use super::call_text::CallText;
 use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
-use super::gateway::network::HeaderSetting;
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::transforms::{OutputCheck, ResultBounds};
-use crate::checks::server_secrets::ServerSecrets;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{Section, SectionPart, Setting, SettingRow};
-use crate::reader::values::call_text::CallText;
+use crate::reader::values::header_name::HeaderSetting;
 use crate::reader::values::numbers::{Count32, CountSetting};
-use crate::reader::values::secret::Secret;
 use crate::reader::values::units::{DurationSetting, SizeSetting};
 use crate::reader::{ConfigReader, ConfigTable};
+use crate::source::secret::Secret;
 use aws::AwsConfig;
 use breaker::BreakerConfig;
 use command::CommandConfig;
 use oauth::OauthConfig;
 use openapi::{OpenApiConfig, ServerProtocol};
+use server_secrets::ServerSecrets;
 use tools::ToolsConfig;
 
 section! {

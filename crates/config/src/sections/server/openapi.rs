@@ -11,16 +11,16 @@ use url::Url;
 
 use super::aws::AwsConfig;
 use super::oauth::OauthConfig;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{Section, SectionPart, Setting, SettingRow};
-use crate::reader::values::maps::NameKey;
 use crate::reader::values::pattern::Pattern;
-use crate::reader::values::secret::Secret;
+use crate::reader::values::substitute::SubstitutedText;
 use crate::reader::values::units::DurationSetting;
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
 use crate::sections::gateway::network::parse_http_url;
-use crate::source::substitute::SubstitutedText;
+use crate::sections::named_tables::NameKey;
+use crate::source::secret::Secret;
 
 section! {
     /// A plain HTTP API with an OpenAPI document (3.0 or 3.1): its operations become tools.

@@ -1,8 +1,9 @@
 //! Kinds of values for child processes: programs and variables.
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
+use crate::reader::values::substitute::is_env_name;
 
 /// A program to run. Children must not depend on where the gateway was started:
 /// a path starts at the file's folder, and `trunkline` is the running program.
@@ -47,11 +48,4 @@ impl TextSetting for VariableSetting {
         let stem = text.strip_suffix('*').unwrap_or(text);
         Ok(is_env_name(stem).then(|| text.to_owned()))
     }
-}
-
-/// Returns true if a text is a valid name of an environment variable.
-pub(crate) fn is_env_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml::de::{DeTable, DeValue};
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{Section, SectionOutline, SectionPart, Setting, TextSetting};
 use crate::reader::values::numbers::CountSetting;

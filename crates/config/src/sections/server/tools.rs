@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use trunkline_protocol::call::{NativeName, PublicName};
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::TextSetting;
 use crate::reader::values::numbers::Count32;

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
 use super::json::ArgumentValue;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::section;
 use crate::reader::setting::{Section, SectionOutline, Setting};
 use crate::reader::{ConfigNode, ConfigReader};

@@ -6,11 +6,11 @@ use http::HeaderName;
 use serde_json::{Map, Number, Value as Json, json};
 use toml::de::DeValue;
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
-use crate::reader::values::secret::Secret;
+use crate::reader::values::substitute::{CallReferences, TextPiece};
 use crate::reader::{ConfigNode, ConfigReader};
-use crate::source::substitute::{CallReferences, TextPiece};
+use crate::source::secret::Secret;
 
 /// The value that an argument gets. It prints as `***`: it may be a secret, however it was written.
 #[derive(Clone, PartialEq)]

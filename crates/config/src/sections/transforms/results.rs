@@ -1,7 +1,7 @@
 //! `result` of one tool: the short message that is made from a result, and its size.
 
 use super::template::{MessageTemplate, ValuePath};
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{Section, SectionPart, SettingRow, TextSetting};
 use crate::reader::values::pattern::Pattern;

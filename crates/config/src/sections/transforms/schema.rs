@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
 use super::json::plain_json;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
 use crate::reader::{ConfigNode, ConfigReader};
 

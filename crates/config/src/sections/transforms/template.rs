@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use trunkline_jsonrpc::Members;
 
+use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
-use crate::reader::faults::problem::SettingFault;
 use crate::reader::setting::TextSetting;
 
 /// The location of a value in a result: the names of members, and the positions of items.

@@ -7,11 +7,11 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, SourceInfo, operators,
 };
 
-use super::fault::{ConditionFault, LocatedFault};
 use super::patterns::{self, CompiledPatterns};
 use super::reads::ConditionReads;
 use super::vocabulary::{CONDITION_FUNCTIONS, CONDITION_VARIABLES, CelType, FunctionForm};
-use crate::reader::faults::wording::nearest_choice;
+use crate::faults::condition::{ConditionFault, LocatedFault};
+use crate::reader::wording::nearest_choice;
 
 /// The parts of a condition, as checked.
 #[derive(Default)]

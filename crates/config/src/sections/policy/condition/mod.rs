@@ -10,7 +10,6 @@ mod check;
 mod comparison;
 mod cost;
 mod evaluation;
-mod fault;
 mod literals;
 mod patterns;
 mod reads;
@@ -19,7 +18,6 @@ mod vocabulary;
 
 pub use cost::{ConditionCost, ValueSize};
 pub use evaluation::EvaluationFault;
-pub use fault::ConditionFault;
 pub use reads::{ConditionReads, MemberReads};
 
 use std::fmt;
@@ -30,12 +28,12 @@ use cel::common::types::CelBool;
 use cel::common::value::Val;
 use cel::{Context, Env, IdedExpr, Value};
 
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::condition::{self, ConditionFault, LocatedFault};
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
 use crate::reader::{ConfigNode, ConfigReader};
 use check::Checker;
 use comparison::check_types;
-use fault::LocatedFault;
 
 /// A compiled condition.
 #[derive(Clone)]
@@ -83,7 +81,7 @@ impl Condition {
         let parsed = catch_unwind(AssertUnwindSafe(|| STANDARD_ENV.compile(text)));
         let program = match parsed {
             Ok(Ok(program)) => program,
-            Ok(Err(errors)) => return Err(fault::from_parser(text, &errors)),
+            Ok(Err(errors)) => return Err(condition::from_parser(text, &errors)),
             Err(_) => return Err(ConditionFault::Unreadable.anywhere()),
         };
         let whole = program.expression();

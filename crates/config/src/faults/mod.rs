@@ -1,9 +1,14 @@
-//! Faults of a configuration: their positions, order and rendering.
+//! Faults of a configuration: their positions, order and rendering. The faults of single settings are
+//! here, too, so that the reader can report each without knowing its section.
 
+pub(crate) mod condition;
+pub(crate) mod embeddings;
 pub(crate) mod help;
+pub(crate) mod issuer;
+pub(crate) mod oauth;
 pub(crate) mod problem;
 pub(crate) mod syntax;
-pub(crate) mod wording;
+pub(crate) mod url;
 
 use std::fmt;
 use std::ops::Range;

@@ -7,13 +7,12 @@
 use http::HeaderName;
 use serde_json::{Value as Json, json};
 
-use super::command_output::program_of;
-use crate::reader::faults::problem::SettingFault;
+use super::header_name::HeaderSetting;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
-use crate::reader::values::secret::Secret;
 use crate::reader::{ConfigNode, ConfigReader};
-use crate::sections::gateway::network::HeaderSetting;
-use crate::sections::server::process::is_env_name;
+use crate::source::command_output::program_of;
+use crate::source::secret::Secret;
 
 /// A piece of a text with substitutions.
 pub(crate) enum TextPiece {
@@ -119,6 +118,34 @@ impl ConfigNode<'_> {
     }
 }
 
+impl Setting for Secret {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        "text, with substitution".into()
+    }
+
+    fn example_value() -> String {
+        "\"${env:NAME}\"".into()
+    }
+
+    fn correction() -> String {
+        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        // Any value here may be a literal secret, even one of the wrong type.
+        reader.hidden.push(node.span.clone());
+        let secret = node.substitute_text::<Self>(reader).map(Self::new)?;
+        reader.secrets.push((node.key.clone(), secret.clone()));
+        Some(secret)
+    }
+
+    fn json_schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
 /// A text with substitution that is not itself a secret: an argument.
 pub(crate) struct SubstitutedText;
 
@@ -187,4 +214,11 @@ fn append_piece(whole: &mut Option<Vec<TextPiece>>, piece: Option<TextPiece>) {
         (Some(whole), Some(piece)) => whole.push(piece),
         _ => *whole = None,
     }
+}
+
+/// Returns true if a text is a valid name of an environment variable.
+pub(crate) fn is_env_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -117,19 +117,19 @@ pub enum ConditionFault {
 
 /// A fault, and its bytes in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LocatedFault {
-    pub(super) fault: ConditionFault,
-    pub(super) at: Range<usize>,
+pub(crate) struct LocatedFault {
+    pub(crate) fault: ConditionFault,
+    pub(crate) at: Range<usize>,
 }
 
 impl ConditionFault {
     /// The fault of a whole text.
-    pub(super) fn anywhere(self) -> LocatedFault {
+    pub(crate) fn anywhere(self) -> LocatedFault {
         LocatedFault { fault: self, at: 0..0 }
     }
 
     /// The fault at these bytes.
-    pub(super) fn located(self, at: Range<usize>) -> LocatedFault {
+    pub(crate) fn located(self, at: Range<usize>) -> LocatedFault {
         LocatedFault { fault: self, at }
     }
 
@@ -153,7 +153,7 @@ impl ConditionFault {
 }
 
 /// The first of a parser's errors.
-pub(super) fn from_parser(text: &str, errors: &ParseErrors) -> LocatedFault {
+pub(crate) fn from_parser(text: &str, errors: &ParseErrors) -> LocatedFault {
     let Some(first) = errors.errors.first() else { return ConditionFault::Unreadable.anywhere() };
     let message = first.msg.lines().next().unwrap_or_default();
     let message = clip(message.trim_start_matches("Syntax error: "), 160).to_owned();

@@ -5,10 +5,6 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
-use serde_json::{Value as Json, json};
-
-use crate::reader::setting::Setting;
-use crate::reader::{ConfigNode, ConfigReader};
 
 /// A value that prints as `***` everywhere and is wiped from memory when dropped. Only
 /// [`Secret::expose`] returns it.
@@ -63,33 +59,5 @@ impl fmt::Debug for Secret {
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("***")
-    }
-}
-
-impl Setting for Secret {
-    type Value = Self;
-
-    fn kind_word() -> String {
-        "text, with substitution".into()
-    }
-
-    fn example_value() -> String {
-        "\"${env:NAME}\"".into()
-    }
-
-    fn correction() -> String {
-        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
-    }
-
-    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        // Any value here may be a literal secret, even one of the wrong type.
-        reader.hidden.push(node.span.clone());
-        let secret = node.substitute_text::<Self>(reader).map(Self::new)?;
-        reader.secrets.push((node.key.clone(), secret.clone()));
-        Some(secret)
-    }
-
-    fn json_schema() -> Json {
-        json!({ "type": "string" })
     }
 }

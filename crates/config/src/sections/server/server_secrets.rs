@@ -14,8 +14,8 @@ use trunkline_core::text::names_secret;
 
 use super::sent_secrets::SentSecrets;
 use crate::reader::setting::SectionPart;
-use crate::reader::values::secret::Secret;
 use crate::reader::{ConfigReader, ConfigTable};
+use crate::source::secret::Secret;
 
 /// The secret values that a server received: the values of its `env` and `headers`, everything that
 /// was substituted in its table, and later values, such as tokens.

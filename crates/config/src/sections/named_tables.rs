@@ -8,16 +8,16 @@ use serde_json::{Value as Json, json};
 
 use trunkline_protocol::call::{NativeName, ServerName};
 
-use super::secret::Secret;
-use crate::reader::faults::problem::SettingFault;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::{Section, SectionOutline, SectionPart, Setting, SettingRow};
+use crate::reader::values::header_name::HeaderSetting;
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
 use crate::sections::clients::ClientConfig;
-use crate::sections::gateway::network::HeaderSetting;
 use crate::sections::issuers::IssuerConfig;
 use crate::sections::profiles::ProfileConfig;
 use crate::sections::server::ServerConfig;
 use crate::sections::server::tools::ToolOverride;
+use crate::source::secret::Secret;
 
 /// A key that is a name, with further rules for its value.
 pub(crate) trait NameKey<V>: Sized + PartialEq {

@@ -1,7 +1,7 @@
 //! Corrections of settings that are the same for every value.
 
 use super::problem::SettingFault;
-use crate::sections::gateway::network::UrlFault;
+use super::url::UrlFault;
 
 impl SettingFault {
     /// The help of problems with a constant help.
@@ -91,7 +91,7 @@ impl SettingFault {
             Self::Issuer(problem) => problem.help(),
             Self::Oauth(problem) => problem.help(),
             Self::NoProfiles => "name at least one, or remove the setting to allow all",
-            Self::NoKey | Self::KeyHash => crate::sections::clients::HOW_TO_HASH,
+            Self::NoKey | Self::KeyHash => HOW_TO_HASH,
             Self::NoClientCa => "name the CA certificates of your clients there",
             Self::CertificateTaken { .. } => "give the name to one of the clients",
             Self::KeyTaken { .. } => "create a key for each client: `trunkline key`",
@@ -120,3 +120,7 @@ impl SettingFault {
         }
     }
 }
+
+/// The help text for a missing or malformed hash.
+pub(crate) const HOW_TO_HASH: &str =
+    "`trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key";

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::server_secrets::hidden_forms;
-use crate::reader::values::secret::Secret;
+use crate::source::secret::Secret;
 
 /// The last secrets that a server received. Bounded: the oldest is forgotten first, and noted again
 /// when it is sent again.

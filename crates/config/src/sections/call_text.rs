@@ -6,14 +6,14 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
 use serde_json::{Value as Json, json};
 
-use super::maps::NameKey;
-use super::secret::Secret;
-use crate::reader::faults::problem::SettingFault;
+use super::named_tables::NameKey;
+use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
+use crate::reader::values::header_name::HeaderSetting;
+use crate::reader::values::substitute::{CallReferences, TextPiece};
 use crate::reader::{ConfigNode, ConfigReader};
-use crate::sections::gateway::network::HeaderSetting;
 use crate::sections::server::ServerConfig;
-use crate::source::substitute::{CallReferences, TextPiece};
+use crate::source::secret::Secret;
 
 /// The value of a header of each call. It prints as `***`: parts of it may be secret.
 #[derive(Clone, PartialEq)]

@@ -3,11 +3,11 @@
 use trunkline_core::codec::file::FileError;
 use trunkline_protocol::call::ServerNameError;
 
-use crate::sections::gateway::embeddings::EmbeddingSettingsFault;
-use crate::sections::gateway::network::UrlFault;
-use crate::sections::issuers::IssuerFault;
-use crate::sections::policy::ConditionFault;
-use crate::sections::server::oauth::OauthFault;
+use super::condition::ConditionFault;
+use super::embeddings::EmbeddingSettingsFault;
+use super::issuer::IssuerFault;
+use super::oauth::OauthFault;
+use super::url::UrlFault;
 use crate::source::command_output::CommandFault;
 
 /// A violation of the configuration's rules. `Display` describes the fault,
