@@ -13,26 +13,13 @@
 
 #![warn(unreachable_pub)]
 
-mod fusion;
-mod vectors;
-mod embedded_text;
-mod concepts;
-mod question;
-mod shapes;
-mod element;
-mod schema_text;
-mod languages;
-mod associations;
-mod thesaurus;
-mod spelling;
-mod affinity;
+mod query;
+mod elements;
 mod ranking;
-mod slots;
-mod actions;
+mod synonyms;
+mod words;
 mod weights;
 mod fields;
-mod stems;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -41,22 +28,22 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
-use actions::Action;
-use affinity::ServerAffinity;
-use associations::Associations;
-use concepts::ConceptReader;
-use element::name_key;
-pub use element::{AnalysedElement, Analyser};
-pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
+use elements::actions::Action;
+use elements::element::name_key;
+pub use elements::element::{AnalysedElement, Analyser};
 use fields::{FIELD_COUNT, Field, FieldCounts};
-pub use fusion::QuestionMeaning;
-use languages::Dictionary;
-pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
+use query::concepts::ConceptReader;
+pub use query::embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
+pub use query::question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
+use ranking::affinity::ServerAffinity;
+pub use ranking::fusion::QuestionMeaning;
+pub use ranking::vectors::{MAX_DIMENSIONS, TextVector};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
-use spelling::LetterSet;
-pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
-pub use vectors::{MAX_DIMENSIONS, TextVector};
+use synonyms::associations::Associations;
+use synonyms::languages::Dictionary;
+pub use synonyms::thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
 use weights::{CONFIDENT_SHARE, EXACT_NAME_SCORE, SHARE_WEIGHT};
+use words::spelling::LetterSet;
 
 /// The position of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,12 +6,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::fields::Field;
+use crate::fields::Field;
 
 /// Calls `keep` with each text in a raw schema that describes the parameters: their names, titles,
 /// descriptions and enumerated values. `arguments` of prompts are read the same way. A schema that
 /// is not valid JSON is read up to the fault.
-pub(super) fn visit_schema(raw: &str, keep: &mut dyn FnMut(Field, &str)) {
+pub(crate) fn visit_schema(raw: &str, keep: &mut dyn FnMut(Field, &str)) {
     let mut reader = serde_json::Deserializer::from_str(raw);
     let seed = SchemaPart { keep, role: PartRole::Schema, depth: 0 };
     // The texts before a fault are kept.

@@ -1,23 +1,23 @@
 //! Maps a query's words to terms of an index: each word with all its variants.
 
-use super::SearchIndex;
-use super::actions::Action;
-use super::associations::Associations;
-use super::languages::Translation;
 use super::question::{QueryWord, SearchQuery};
-use super::ranking::Ranking;
-use super::slots::{Concept, Slot, Variant};
-use super::spelling::Misspelling;
-use super::stems::{is_everyday_word, stem_english};
-use super::thesaurus::{Synonym, SynonymGroups};
-use super::weights::{
+use crate::SearchIndex;
+use crate::elements::actions::Action;
+use crate::ranking::Ranking;
+use crate::ranking::slots::{Concept, Slot, Variant};
+use crate::synonyms::associations::Associations;
+use crate::synonyms::languages::Translation;
+use crate::synonyms::thesaurus::{Synonym, SynonymGroups};
+use crate::weights::{
     ACRONYM_WEIGHT, ASSOCIATED_SHARE, ASSOCIATION_WEIGHT, EVERYDAY_SHARE, EVERYDAY_WORD_WEIGHT,
     JOINED_WORDS_WEIGHT, QUOTED_WORD_WEIGHT, TRANSLATION_WEIGHT, VERB_SHARE, WEAK_VARIANT_WEIGHT,
     WORD_PART_WEIGHT, WORD_SHAPE_WEIGHT,
 };
+use crate::words::spelling::Misspelling;
+use crate::words::stems::{is_everyday_word, stem_english};
 
 /// Reads the words of a question against an index.
-pub(super) struct ConceptReader<'a> {
+pub(crate) struct ConceptReader<'a> {
     index: &'a SearchIndex,
     ranking: &'a Ranking<'a>,
     /// The number of words that may still be compared with the whole vocabulary.
@@ -25,13 +25,13 @@ pub(super) struct ConceptReader<'a> {
 }
 
 impl<'a> ConceptReader<'a> {
-    pub(super) fn new(index: &'a SearchIndex, ranking: &'a Ranking<'a>) -> Self {
+    pub(crate) fn new(index: &'a SearchIndex, ranking: &'a Ranking<'a>) -> Self {
         Self { index, ranking, corrections: MAX_CORRECTIONS }
     }
 
     /// The concepts of a question, in order. A phrase of a group of synonyms is one concept; a word
     /// that the question repeats counts once.
-    pub(super) fn read(mut self, query: &SearchQuery) -> Vec<Concept> {
+    pub(crate) fn read(mut self, query: &SearchQuery) -> Vec<Concept> {
         let mut concepts = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
         let mut rest = &*query.words;

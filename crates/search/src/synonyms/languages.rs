@@ -11,13 +11,13 @@ use foldhash::HashMap;
 use rust_stemmers::Algorithm;
 
 use super::associations::Associations;
-use super::stems::{is_question_filler, is_stop_word, stem_english, stem_word};
 use super::thesaurus::{MAX_PHRASE, SynonymGroups};
-use super::words::{fold_text, split_words};
+use crate::words::stems::{is_question_filler, is_stop_word, stem_english, stem_word};
+use crate::words::{fold_text, split_words};
 
 /// A language with spaces between words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Language {
+pub(crate) enum Language {
     German,
     French,
     Spanish,
@@ -32,7 +32,7 @@ impl Language {
 
     /// Detects the language of a query with these words, folded; `None` for English, and for words
     /// that indicate no language.
-    pub(super) fn detect(words: &[&str]) -> Option<Self> {
+    pub(crate) fn detect(words: &[&str]) -> Option<Self> {
         let dictionary = Dictionary::built_in();
         let is_english = |word: &&&str| {
             let known = || {
@@ -56,7 +56,7 @@ impl Language {
     }
 
     /// Returns true if a word, folded, is too common in the language to distinguish texts.
-    pub(super) fn is_stop_word(self, word: &str) -> bool {
+    pub(crate) fn is_stop_word(self, word: &str) -> bool {
         static STOP_WORDS: LazyLock<[HashSet<&str>; 6]> = LazyLock::new(|| {
             let lists = [
                 GERMAN_STOP_WORDS,
@@ -72,7 +72,7 @@ impl Language {
     }
 
     /// Returns true if a word, folded, begins a question for information.
-    pub(super) fn is_interrogative(self, word: &str) -> bool {
+    pub(crate) fn is_interrogative(self, word: &str) -> bool {
         let words: &[&str] = match self {
             Self::German => {
                 &["was", "wer", "wo", "wann", "welche", "welcher", "welches", "welchen"]
@@ -104,18 +104,18 @@ impl Language {
 
 /// An English word or phrase.
 #[derive(Debug)]
-pub(super) struct Translation {
+pub(crate) struct Translation {
     /// As written in the list.
-    pub(super) english: &'static str,
+    pub(crate) english: &'static str,
     /// Its stems, separated by spaces.
-    pub(super) key: Box<str>,
+    pub(crate) key: Box<str>,
     /// Its stems.
-    pub(super) terms: Box<[Arc<str>]>,
+    pub(crate) terms: Box<[Arc<str>]>,
 }
 
 /// The list of words in other languages.
 #[derive(Default)]
-pub(super) struct Dictionary {
+pub(crate) struct Dictionary {
     translations: Vec<Translation>,
     /// By language: words as stems, separated by spaces.
     spaced: [WordTable; Language::ALL.len()],
@@ -129,16 +129,16 @@ pub(super) struct Dictionary {
 type WordTable = HashMap<Box<str>, Vec<usize>>;
 
 /// The text recognised at the start of a run of characters without spaces.
-pub(super) struct UnspacedWord<'a> {
-    pub(super) text: &'a str,
+pub(crate) struct UnspacedWord<'a> {
+    pub(crate) text: &'a str,
     /// The rest of the run.
-    pub(super) rest: &'a str,
+    pub(crate) rest: &'a str,
     /// Empty if the text is not in the list.
-    pub(super) translations: Vec<&'static Translation>,
+    pub(crate) translations: Vec<&'static Translation>,
 }
 
 impl Dictionary {
-    pub(super) fn built_in() -> &'static Self {
+    pub(crate) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Dictionary> = LazyLock::new(Dictionary::read);
         &BUILT_IN
     }
@@ -191,7 +191,7 @@ impl Dictionary {
     }
 
     /// The English translations of a word, or of a phrase with spaces between its words, folded.
-    pub(super) fn find(&self, language: Language, phrase: &str) -> Vec<&Translation> {
+    pub(crate) fn find(&self, language: Language, phrase: &str) -> Vec<&Translation> {
         let stems: Vec<_> =
             phrase.split(' ').map(|word| stem_word(language.algorithm(), word)).collect();
         let words = self.spaced.get(language as usize);
@@ -199,7 +199,7 @@ impl Dictionary {
     }
 
     /// The English translations of both parts of a German compound (`Benutzerkonto`).
-    pub(super) fn find_compound(&self, word: &str) -> Vec<&Translation> {
+    pub(crate) fn find_compound(&self, word: &str) -> Vec<&Translation> {
         let cuts = word.char_indices().map(|(at, _)| at).filter(|at| (3..=24).contains(at));
         for at in cuts {
             let (first, second) = word.split_at(at);
@@ -220,11 +220,11 @@ impl Dictionary {
     }
 
     /// The most words of a phrase in another language.
-    pub(super) const MAX_PHRASE_WORDS: usize = MAX_PHRASE;
+    pub(crate) const MAX_PHRASE_WORDS: usize = MAX_PHRASE;
 
     /// The longest word of the list that a run without spaces begins with; otherwise the text
     /// before the next one.
-    pub(super) fn find_unspaced<'a>(&'static self, run: &'a str) -> UnspacedWord<'a> {
+    pub(crate) fn find_unspaced<'a>(&'static self, run: &'a str) -> UnspacedWord<'a> {
         let mut end = 0;
         for (at, _) in run.char_indices() {
             if let Some((length, translations)) = self.longest_at(run.get(at..).unwrap_or_default())

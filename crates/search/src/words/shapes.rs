@@ -3,7 +3,7 @@
 //! Such words are in no definition, but indicate the kind of thing that a query is about.
 
 /// The words for the shapes in a query, each once, with the text that has the shape.
-pub(super) fn find_shapes(question: &str) -> Vec<(&str, &'static [&'static str])> {
+pub(crate) fn find_shapes(question: &str) -> Vec<(&str, &'static [&'static str])> {
     let mut found: Vec<(&str, &'static [&'static str])> = Vec::new();
     for token in question.split_whitespace().take(MAX_TOKENS) {
         let opening = |c: char| matches!(c, '(' | '[' | '"' | '\'' | '`' | '“' | '„' | '«' | '<');

@@ -6,21 +6,21 @@ use std::sync::{Arc, LazyLock};
 use foldhash::HashMap;
 use rust_stemmers::{Algorithm, Stemmer};
 
-use super::words::{Script, Word};
+use super::{Script, Word};
 
 /// Makes terms of words, and caches them.
-pub(super) struct TermMaker {
+pub(crate) struct TermMaker {
     /// The term of each word; `None` for words that are left out.
     made: HashMap<String, Option<Arc<str>>>,
 }
 
 impl TermMaker {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { made: HashMap::default() }
     }
 
     /// Calls `keep` with the terms of one word of a definition.
-    pub(super) fn visit_terms(&mut self, word: &Word, mut keep: impl FnMut(&Arc<str>)) {
+    pub(crate) fn visit_terms(&mut self, word: &Word, mut keep: impl FnMut(&Arc<str>)) {
         match word.script {
             Script::Spaced => {
                 for text in word.parts.iter().chain([&word.text]) {
@@ -49,13 +49,13 @@ impl TermMaker {
 }
 
 /// The stem of an English word. Any other word is its own stem.
-pub(super) fn stem_english(text: &str) -> String {
+pub(crate) fn stem_english(text: &str) -> String {
     stem_word(Algorithm::English, text)
 }
 
 /// The stem of a word in a language. A word with other letters than those of the language, without
 /// accents, is its own stem.
-pub(super) fn stem_word(language: Algorithm, text: &str) -> String {
+pub(crate) fn stem_word(language: Algorithm, text: &str) -> String {
     let has_letters = match language {
         Algorithm::Russian => text.chars().all(|c| matches!(c, 'а'..='я' | 'ё')),
         _ => text.bytes().all(|byte| byte.is_ascii_lowercase()),
@@ -65,7 +65,7 @@ pub(super) fn stem_word(language: Algorithm, text: &str) -> String {
 }
 
 /// Calls `visit` with each pair of neighbours; with the whole text if that is shorter.
-pub(super) fn visit_pairs(text: &str, mut visit: impl FnMut(&str)) {
+pub(crate) fn visit_pairs(text: &str, mut visit: impl FnMut(&str)) {
     let starts: Vec<_> = text.char_indices().map(|(at, _)| at).collect();
     if starts.len() < 3 {
         visit(text);
@@ -86,18 +86,18 @@ fn is_kept(text: &str) -> bool {
 }
 
 /// Returns true if a word is too common in English to distinguish texts.
-pub(super) fn is_stop_word(text: &str) -> bool {
+pub(crate) fn is_stop_word(text: &str) -> bool {
     COMMON_WORDS.has(text, WordKind::Stop)
 }
 
 /// Returns true if a word is common in queries, and has no information about the request.
-pub(super) fn is_question_filler(text: &str) -> bool {
+pub(crate) fn is_question_filler(text: &str) -> bool {
     COMMON_WORDS.has(text, WordKind::Filler)
 }
 
 /// Returns true for a word that is used in any context. A definition that happens to have it is
 /// rarely the intended one.
-pub(super) fn is_everyday_word(text: &str) -> bool {
+pub(crate) fn is_everyday_word(text: &str) -> bool {
     COMMON_WORDS.has(text, WordKind::Everyday)
 }
 
@@ -137,7 +137,7 @@ impl CommonWords {
 }
 
 static COMMON_WORDS: LazyLock<CommonWords> =
-    LazyLock::new(|| CommonWords::read(include_str!("thesaurus/common.txt")));
+    LazyLock::new(|| CommonWords::read(include_str!("../synonyms/thesaurus/common.txt")));
 
 #[cfg(test)]
 mod tests {

@@ -10,22 +10,22 @@ use serde_json::value::RawValue;
 use trunkline_core::text::{clip, split_sentence};
 
 use super::actions::Action;
-use super::fields::{FIELD_COUNT, Field, FieldCounts, MAX_WORDS};
 use super::schema_text::visit_schema;
-use super::stems::{TermMaker, stem_english};
-use super::words::{fold_text, split_words, visit_words};
+use crate::fields::{FIELD_COUNT, Field, FieldCounts, MAX_WORDS};
+use crate::words::stems::{TermMaker, stem_english};
+use crate::words::{fold_text, split_words, visit_words};
 
 /// The analysis of one definition, shared by all indexes that have it.
 #[derive(Debug)]
 pub struct AnalysedElement {
     /// Each term once, with its counts.
-    pub(super) terms: Box<[(Arc<str>, FieldCounts)]>,
+    pub(crate) terms: Box<[(Arc<str>, FieldCounts)]>,
     /// The number of words of each field.
-    pub(super) lengths: [u16; FIELD_COUNT],
+    pub(crate) lengths: [u16; FIELD_COUNT],
     /// Its action, as far as its name shows.
-    pub(super) action: Option<Action>,
+    pub(crate) action: Option<Action>,
     /// The letters and digits of its name, folded.
-    pub(super) name_key: Box<str>,
+    pub(crate) name_key: Box<str>,
 }
 
 impl AnalysedElement {
@@ -46,24 +46,24 @@ pub struct Analyser {
 /// The members of an element that are searched.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ElementMembers<'a> {
+pub(crate) struct ElementMembers<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) title: Option<Cow<'a, str>>,
+    pub(crate) title: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) description: Option<Cow<'a, str>>,
+    pub(crate) description: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "inputSchema")]
-    pub(super) schema: Option<&'a RawValue>,
+    pub(crate) schema: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) arguments: Option<&'a RawValue>,
-    pub(super) annotations: ElementHints,
+    pub(crate) arguments: Option<&'a RawValue>,
+    pub(crate) annotations: ElementHints,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ElementHints {
-    pub(super) title: Option<String>,
+pub(crate) struct ElementHints {
+    pub(crate) title: Option<String>,
     read_only_hint: Option<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Analyser {
     }
 
     /// The terms of a short text, such as a server's name.
-    pub(super) fn terms_of(&mut self, text: &str) -> Vec<Arc<str>> {
+    pub(crate) fn terms_of(&mut self, text: &str) -> Vec<Arc<str>> {
         let mut terms: Vec<Arc<str>> = Vec::new();
         for word in split_words(clip(text, MAX_SHORT_TEXT)) {
             self.maker.visit_terms(&word, |term| {
@@ -163,7 +163,7 @@ impl Analyser {
 }
 
 /// The letters and digits of a name, folded: equal for two names that differ in spelling only.
-pub(super) fn name_key(name: &str) -> String {
+pub(crate) fn name_key(name: &str) -> String {
     fold_text(clip(name, MAX_SHORT_TEXT)).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 

@@ -3,15 +3,15 @@
 use strsim::osa_distance;
 
 use super::stems::stem_english;
-use super::weights::{MORE_EDITS, ONE_EDIT, OTHER_START, WORD_BEGINNING_WEIGHT};
+use crate::weights::{MORE_EDITS, ONE_EDIT, OTHER_START, WORD_BEGINNING_WEIGHT};
 
 /// The letters of a word as bits. Words that have few letters in common are rejected before they
 /// are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LetterSet(u32);
+pub(crate) struct LetterSet(u32);
 
 impl LetterSet {
-    pub(super) fn of_word(word: &str) -> Self {
+    pub(crate) fn of_word(word: &str) -> Self {
         let bits = word.bytes().map(|byte| match byte {
             b'a'..=b'z' => 1 << (byte - b'a'),
             b'0'..=b'9' => 1 << 26,
@@ -38,7 +38,7 @@ impl LetterSet {
 }
 
 /// A word that may have been misspelt.
-pub(super) struct Misspelling<'a> {
+pub(crate) struct Misspelling<'a> {
     text: &'a str,
     stem: String,
     letters: LetterSet,
@@ -50,7 +50,7 @@ pub(super) struct Misspelling<'a> {
 impl<'a> Misspelling<'a> {
     /// `None` for words that are too short, or have letters outside of ASCII: too many words are
     /// near them.
-    pub(super) fn new(text: &'a str) -> Option<Self> {
+    pub(crate) fn new(text: &'a str) -> Option<Self> {
         if !text.is_ascii() || !(MIN_LENGTH..=MAX_LENGTH).contains(&text.len()) {
             return None;
         }
@@ -61,7 +61,7 @@ impl<'a> Misspelling<'a> {
     }
 
     /// The similarity to a stem: 1 for the same word; `None` if it is another word.
-    pub(super) fn similarity(&self, stem: &str, letters: LetterSet) -> Option<f32> {
+    pub(crate) fn similarity(&self, stem: &str, letters: LetterSet) -> Option<f32> {
         if stem.len() < MIN_LENGTH - 1 || !letters.is_plain() {
             return None;
         }

@@ -5,10 +5,15 @@
 //! field, added, and saturated once. Every figure is computed from the documents that may be found,
 //! and from no others, so that a hidden document changes nothing.
 
+pub(crate) mod affinity;
+pub(crate) mod fusion;
+pub(crate) mod slots;
+pub(crate) mod vectors;
+
 use super::fields::{FIELD_COUNT, FieldCounts};
-use super::slots::{Concept, Slot, Variant};
 use super::weights::{BACKGROUND_DOCUMENTS, FIELD_WEIGHTS, TERM_SATURATION};
 use super::{DocumentId, Posting, SearchIndex};
+use slots::{Concept, Slot, Variant};
 
 /// The documents that may be found, and their figures for the formula.
 pub(super) struct Ranking<'a> {

@@ -10,12 +10,12 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::stems::stem_english;
 use super::thesaurus::read_member;
+use crate::words::stems::stem_english;
 
 /// The terms of domains that everyday words lead to.
 #[derive(Default)]
-pub(super) struct Associations {
+pub(crate) struct Associations {
     /// The terms of domains: the stems of each. An element has to have all of them.
     goals: Vec<Box<[Arc<str>]>>,
     /// By the stem of an everyday word: positions in `goals`.
@@ -24,7 +24,7 @@ pub(super) struct Associations {
 
 impl Associations {
     /// The built-in lists.
-    pub(super) fn built_in() -> &'static Self {
+    pub(crate) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Associations> =
             LazyLock::new(|| Associations::read(&ASSOCIATION_LISTS));
         &BUILT_IN
@@ -58,13 +58,13 @@ impl Associations {
     }
 
     /// The terms of domains that a stem makes likely, each as stems that belong together.
-    pub(super) fn find(&self, stem: &str) -> impl Iterator<Item = &[Arc<str>]> {
+    pub(crate) fn find(&self, stem: &str) -> impl Iterator<Item = &[Arc<str>]> {
         let goals = self.leads.get(stem).map_or(&[][..], Vec::as_slice).iter();
         goals.filter_map(|place| self.goals.get(usize::from(*place)).map(|goal| &**goal))
     }
 
     /// Returns true if a stem leads to a term.
-    pub(super) fn knows(&self, stem: &str) -> bool {
+    pub(crate) fn knows(&self, stem: &str) -> bool {
         self.leads.contains_key(stem)
     }
 }

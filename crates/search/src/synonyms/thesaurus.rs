@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use trunkline_core::text::clip;
 
-use super::spelling::LetterSet;
-use super::stems::{is_stop_word, stem_english};
-use super::weights::{
+use crate::weights::{
     CONFIGURED_SYNONYM_WEIGHT, GENERAL_WORD_WEIGHT, NEAR_SYNONYM_WEIGHT, SPELLING_WEIGHT,
 };
-use super::words::split_words;
+use crate::words::spelling::LetterSet;
+use crate::words::split_words;
+use crate::words::stems::{is_stop_word, stem_english};
 
 /// Groups of synonyms.
 #[derive(Debug, Default)]
@@ -23,20 +23,20 @@ pub struct SynonymGroups {
 
 /// A synonym of a word or phrase.
 #[derive(Debug, Clone)]
-pub(super) struct Synonym {
+pub(crate) struct Synonym {
     /// The stems of its words, without stop words. An element has to have all of them.
-    pub(super) terms: Box<[Arc<str>]>,
+    pub(crate) terms: Box<[Arc<str>]>,
     /// The value of a match, compared with a match of the word itself: more than 0, at most 1.
-    pub(super) discount: f32,
+    pub(crate) discount: f32,
 }
 
 /// The stems of a word or phrase, and the form in which it is looked up.
 #[derive(Clone)]
-pub(super) struct Member {
+pub(crate) struct Member {
     key: Box<str>,
     words: usize,
     /// Without stop words.
-    pub(super) terms: Box<[Arc<str>]>,
+    pub(crate) terms: Box<[Arc<str>]>,
 }
 
 impl SynonymGroups {
@@ -55,7 +55,7 @@ impl SynonymGroups {
     }
 
     /// The built-in list.
-    pub(super) fn built_in() -> &'static Self {
+    pub(crate) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<SynonymGroups> = LazyLock::new(|| {
             let mut built = SynonymGroups::default();
             for text in SYNONYM_LISTS {
@@ -67,17 +67,17 @@ impl SynonymGroups {
     }
 
     /// The synonyms of a word or phrase, by its stems.
-    pub(super) fn find(&self, key: &str) -> &[Synonym] {
+    pub(crate) fn find(&self, key: &str) -> &[Synonym] {
         self.synonyms.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// Returns true if a word or phrase is in a group.
-    pub(super) fn knows(&self, key: &str) -> bool {
+    pub(crate) fn knows(&self, key: &str) -> bool {
         self.synonyms.contains_key(key)
     }
 
     /// The single words of the built-in list, by their stems.
-    pub(super) fn built_in_words() -> &'static [(&'static str, LetterSet)] {
+    pub(crate) fn built_in_words() -> &'static [(&'static str, LetterSet)] {
         static SYNONYM_WORDS: LazyLock<Vec<(&str, LetterSet)>> = LazyLock::new(|| {
             let keys = SynonymGroups::built_in().synonyms.keys();
             let words = keys.map(|key| &**key).filter(|key| !key.contains(' '));
@@ -87,7 +87,7 @@ impl SynonymGroups {
     }
 
     /// The most words of a phrase in a group.
-    pub(super) fn longest_phrase(&self) -> usize {
+    pub(crate) fn longest_phrase(&self) -> usize {
         self.longest
     }
 
@@ -131,7 +131,7 @@ impl SynonymGroups {
 }
 
 /// Reads a word or phrase of a list.
-pub(super) fn read_member(text: &str) -> Member {
+pub(crate) fn read_member(text: &str) -> Member {
     let words = split_words(clip(text, MAX_MEMBER_BYTES));
     let words: Vec<_> = words.iter().map(|word| &*word.text).take(MAX_PHRASE).collect();
     let stems: Vec<_> = words.iter().map(|word| stem_english(word)).collect();
@@ -150,7 +150,7 @@ pub const MAX_MEMBERS: usize = 32;
 /// The most bytes that are read of a member.
 const MAX_MEMBER_BYTES: usize = 64;
 /// The most words of a phrase.
-pub(super) const MAX_PHRASE: usize = 4;
+pub(crate) const MAX_PHRASE: usize = 4;
 
 const SYNONYM_LISTS: [&str; 8] = [
     include_str!("thesaurus/spellings.txt"),

@@ -2,11 +2,11 @@
 
 use trunkline_core::text::{clip, split_sentence};
 
-use super::element::ElementMembers;
-use super::fields::Field;
 use super::question::{MAX_QUERY_BYTES, SearchQuery};
-use super::schema_text::visit_schema;
-use super::words::split_words;
+use crate::elements::element::ElementMembers;
+use crate::elements::schema_text::visit_schema;
+use crate::fields::Field;
+use crate::words::split_words;
 
 /// The text of an element for its vector, from the name of its server, which may be empty, and its
 /// definition as clients list it, raw JSON: both names in words, its title, the start of its

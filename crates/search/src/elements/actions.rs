@@ -5,15 +5,15 @@ use std::sync::LazyLock;
 
 use trunkline_core::text::clip;
 
-use super::stems::{is_question_filler, is_stop_word, stem_english};
-use super::weights::{
+use crate::weights::{
     NEUTRAL_ACTION_FACTOR, OPPOSED_ACTION_FACTOR, RELATED_ACTION_FACTOR, SAME_ACTION_FACTOR,
 };
-use super::words::split_words;
+use crate::words::split_words;
+use crate::words::stems::{is_question_filler, is_stop_word, stem_english};
 
 /// The kind of effect that a verb names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// Nothing changes.
     Read,
     /// Something is created.
@@ -29,7 +29,7 @@ pub(super) enum Action {
 impl Action {
     /// The action of an element's name: that of its first verb, which is its first word almost
     /// always (`delete_file`), or its last (`issue_read`).
-    pub(super) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         let words = split_words(clip(name, 256));
         let texts: Vec<&str> = words
             .iter()
@@ -48,7 +48,7 @@ impl Action {
     }
 
     /// The action that a verb names, folded, in any of its forms.
-    pub(super) fn of_verb(word: &str) -> Option<Self> {
+    pub(crate) fn of_verb(word: &str) -> Option<Self> {
         static VERB_STEMS: LazyLock<HashMap<String, Action>> = LazyLock::new(|| {
             let verbs = ACTION_VERBS
                 .iter()
@@ -60,7 +60,7 @@ impl Action {
 
     /// The action that a query asks for, from its folded words in order. A query that begins with
     /// an interrogative asks for information, with any verbs.
-    pub(super) fn of_question<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+    pub(crate) fn of_question<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut words = words.into_iter().peekable();
         if let Some(first) = words.peek() {
             let first = *first;
@@ -94,7 +94,7 @@ impl Action {
 
     /// The suitability of an element with this action for a query that asks for another: a factor
     /// of its score.
-    pub(super) fn suitability(self, asked: Self) -> f32 {
+    pub(crate) fn suitability(self, asked: Self) -> f32 {
         match (asked, self) {
             (asked, own) if asked == own => SAME_ACTION_FACTOR,
             (Self::Create, Self::Send | Self::Update)

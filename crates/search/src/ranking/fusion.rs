@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use super::ranking::Ranking;
+use super::Ranking;
 use super::vectors::TextVector;
-use super::weights::{EXACT_NAME_SCORE, MEANING_ALONE, MEANING_SHARE, NEAREST_SHARE};
-use super::{DocumentId, SearchHit, SearchIndex};
+use crate::weights::{EXACT_NAME_SCORE, MEANING_ALONE, MEANING_SHARE, NEAREST_SHARE};
+use crate::{DocumentId, SearchHit, SearchIndex};
 
 /// The vectors of a query, and of the documents of an index.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct QuestionMeaning<'a> {
 impl SearchIndex {
     /// Adds the documents' scores by meaning to the hits, and adds hits for documents that match by
     /// meaning, but have none of the query's words. Considers only documents that may be found.
-    pub(super) fn add_meaning(
+    pub(crate) fn add_meaning(
         &self,
         hits: &mut Vec<SearchHit>,
         meaning: QuestionMeaning<'_>,

@@ -3,43 +3,43 @@
 
 use trunkline_core::text::clip;
 
-use super::actions::Action;
-use super::element::name_key;
-use super::languages::{Dictionary, Language, Translation};
-use super::shapes::find_shapes;
-use super::stems::{is_question_filler, is_stop_word, stem_english, visit_pairs};
-use super::words::{Script, Word, split_words};
+use crate::elements::actions::Action;
+use crate::elements::element::name_key;
+use crate::synonyms::languages::{Dictionary, Language, Translation};
+use crate::words::shapes::find_shapes;
+use crate::words::stems::{is_question_filler, is_stop_word, stem_english, visit_pairs};
+use crate::words::{Script, Word, split_words};
 
 /// A parsed query.
 #[derive(Debug)]
 pub struct SearchQuery {
-    pub(super) words: Vec<QueryWord>,
+    pub(crate) words: Vec<QueryWord>,
     /// The meanings of its words' shapes: alternative terms for each.
-    pub(super) shapes: Vec<&'static [&'static str]>,
+    pub(crate) shapes: Vec<&'static [&'static str]>,
     /// The action that the query asks for, if it shows one.
-    pub(super) action: Option<Action>,
+    pub(crate) action: Option<Action>,
     /// Its letters and digits, folded: equal to the name of an element that is requested by name.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 /// A word or phrase of a query.
 #[derive(Debug, Default)]
-pub(super) struct QueryWord {
+pub(crate) struct QueryWord {
     /// The word as written, folded.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Its stem.
-    pub(super) stem: String,
+    pub(crate) stem: String,
     /// The stems of its parts, if it has an inner structure, or its pairs of characters.
-    pub(super) parts: Vec<String>,
+    pub(crate) parts: Vec<String>,
     /// Its English translations, if it is a word of another language.
-    pub(super) translations: Vec<&'static Translation>,
+    pub(crate) translations: Vec<&'static Translation>,
     /// True if it has no information, unless it is part of a phrase.
-    pub(super) is_stop: bool,
+    pub(crate) is_stop: bool,
     /// True if it is quoted: a name or a value for a tool, rather than the tool's action.
-    pub(super) is_quoted: bool,
+    pub(crate) is_quoted: bool,
     /// True for characters without spaces that are in no list. They count if they are found, and do
     /// not count against a document if they are not.
-    pub(super) is_fragment: bool,
+    pub(crate) is_fragment: bool,
 }
 
 impl SearchQuery {
@@ -86,7 +86,7 @@ impl SearchQuery {
 
     /// The query in English, word by word, as far as its words are in the lists; `None` if none of
     /// them is of another language.
-    pub(super) fn translate(&self) -> Option<String> {
+    pub(crate) fn translate(&self) -> Option<String> {
         if self.words.iter().all(|word| word.translations.is_empty()) {
             return None;
         }

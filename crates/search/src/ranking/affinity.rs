@@ -7,12 +7,12 @@
 //! server has a tool for any word. A word counts more the fewer servers have it. Documents and
 //! servers that may not be found have no influence.
 
-use super::SearchIndex;
-use super::ranking::{MatchMap, Ranking, information_of};
-use super::weights::{SERVER_NORMALISATION, SERVER_SATURATION, SERVER_SHARE};
+use super::{MatchMap, Ranking, information_of};
+use crate::SearchIndex;
+use crate::weights::{SERVER_NORMALISATION, SERVER_SATURATION, SERVER_SHARE};
 
 /// The affinity of each server to a query, by its position among the servers of the index.
-pub(super) struct ServerAffinity<'a> {
+pub(crate) struct ServerAffinity<'a> {
     index: &'a SearchIndex,
     /// By server: the sum of a word's scores at which the word counts half of its maximum.
     halves: Vec<f32>,
@@ -26,7 +26,7 @@ pub(super) struct ServerAffinity<'a> {
 }
 
 impl<'a> ServerAffinity<'a> {
-    pub(super) fn new(index: &'a SearchIndex, ranking: &Ranking<'_>) -> Self {
+    pub(crate) fn new(index: &'a SearchIndex, ranking: &Ranking<'_>) -> Self {
         let sizes = ranking.server_sizes();
         let count = sizes.iter().filter(|size| **size > 0).count();
         #[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
@@ -46,7 +46,7 @@ impl<'a> ServerAffinity<'a> {
     }
 
     /// Adds the documents' scores for a concept; `weight` is the concept's part in the query.
-    pub(super) fn add_concept(&mut self, matches: &MatchMap, weight: f32) {
+    pub(crate) fn add_concept(&mut self, matches: &MatchMap, weight: f32) {
         let mut best = 0.0_f32;
         matches.visit(|document, found| {
             best = best.max(found.score);
@@ -73,7 +73,7 @@ impl<'a> ServerAffinity<'a> {
     }
 
     /// By server: the factor of its documents' scores.
-    pub(super) fn into_factors(self) -> Vec<f32> {
+    pub(crate) fn into_factors(self) -> Vec<f32> {
         let most = self.scores.iter().copied().fold(0.0, f32::max);
         let share = |score: f32| if most > 0.0 { score / most } else { 0.0 };
         self.scores.into_iter().map(|score| 1.0 + SERVER_SHARE * share(score)).collect()

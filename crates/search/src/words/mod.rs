@@ -1,5 +1,9 @@
 //! Splits text into words: identifiers are divided and letters folded, without regard to meaning.
 
+pub(crate) mod shapes;
+pub(crate) mod spelling;
+pub(crate) mod stems;
+
 use std::mem::take;
 
 /// A word of a text, folded: lower case, without accents.
