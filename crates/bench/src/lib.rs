@@ -1,56 +1,41 @@
 //! The load tester: `trunkline bench`, for any MCP server or gateway.
 //!
 //! It measures the gateway, or any other endpoint that speaks MCP over HTTP, from outside, as a
-//! client. Its connections ([`connection`]) are hyper's own and not those of the gateway: a
-//! load tester must cost little, must not share bugs with the measured server, and has to time each
-//! answer from the right moment. It shares the protocol's vocabulary with the gateway, the JSON-RPC
-//! parser and the schemas.
+//! client. Its connections ([`exchange::connection`]) are hyper's own and not those of the gateway:
+//! a load tester must cost little, must not share bugs with the measured server, and has to time
+//! each answer from the right moment. It shares the protocol's vocabulary with the gateway, the
+//! JSON-RPC parser and the schemas.
 //!
-//! A run: [`handshake`] finds the server's era and version, [`tools`] chooses the tool, [`script`]
-//! prepares every request, [`threads`] opens the connections,
-//! [`worker`] sends and receives on each of them on the schedule of the [`clock`],
-//! [`answer_check`] checks every answer, [`tally`] counts, [`report`] prints. A
-//! [`contest`] has several servers take turns.
+//! A run: [`session::handshake`] finds the server's era and version, [`session::tools`] chooses the
+//! tool, [`session::script`] prepares every request, [`load::threads`] opens the connections,
+//! [`load::worker`] sends and receives on each of them on the schedule of the [`load::clock`],
+//! [`exchange::answer_check`] checks every answer, [`load::tally`] counts, [`report`] prints. A
+//! [`runs::contest`] has several servers take turns.
 //!
 //! It must not use configurations, snapshots or policy: it works with any server.
 
 #![warn(unreachable_pub)]
 
 pub mod report;
-mod contest;
-mod run;
-mod threads;
-mod process;
-mod caller;
-mod worker;
-mod tally;
-mod script;
-mod tools;
-mod handshake;
-mod clock;
-mod plan;
-mod answer_check;
-mod request;
-mod target;
-mod arguments;
-mod fault;
-mod answer;
-mod connection;
+mod runs;
+mod load;
+mod session;
+mod exchange;
 
 use tokio::sync::watch;
 
-pub use answer::AnswerError;
-pub use answer_check::{CorrectAnswer, Expect};
-pub use caller::BenchCaller;
-pub use clock::RunClock;
-pub use contest::{Contender, Contest, ContestRules, Leg, Spread};
-pub use fault::BenchFault;
-pub use plan::{Load, LoadPace, Mix, Op};
-pub use process::{Meter, Usage};
-pub use run::{RunOutcome, RunWatcher, run};
-pub use script::Script;
-pub use tally::Tally;
-pub use target::BenchTarget;
+pub use exchange::answer::AnswerError;
+pub use exchange::answer_check::{CorrectAnswer, Expect};
+pub use exchange::fault::BenchFault;
+pub use exchange::target::BenchTarget;
+pub use load::caller::BenchCaller;
+pub use load::clock::RunClock;
+pub use load::tally::Tally;
+pub use runs::contest::{Contender, Contest, ContestRules, Leg, Spread};
+pub use runs::process::{Meter, Usage};
+pub use runs::run::{RunOutcome, RunWatcher, run};
+pub use session::plan::{Load, LoadPace, Mix, Op};
+pub use session::script::Script;
 
 /// Ends runs early.
 #[derive(Debug, Clone)]

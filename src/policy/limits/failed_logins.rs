@@ -1,7 +1,7 @@
 //! Failed attempts with keys and tokens, counted by address.
 //!
-//! It has a rate of its own: only failures are charged to it, while [`AddressBuckets`](crate::shares::AddressBuckets)
-//! charge every request that they let through.
+//! It has a rate of its own: only failures are charged to it, while
+//! [`AddressBuckets`](crate::shares::AddressBuckets) charge every request that they let through.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -8,9 +8,9 @@ use hdrhistogram::Histogram;
 use super::svg::{Axis, Chart, ChartLine, escape};
 use super::table::{COMPARED_FIGURES, added, spread};
 use super::{BenchReport, REPORTED_QUANTILES, grouped, micros, quantile, rate, time};
-use crate::contest::{Contender, Contest, Spread};
-use crate::run::as_float;
-use crate::tally::Tally;
+use crate::load::tally::Tally;
+use crate::runs::contest::{Contender, Contest, Spread};
+use crate::runs::run::as_float;
 
 /// The whole page.
 pub(super) fn write(report: &BenchReport<'_>) -> String {
@@ -281,7 +281,7 @@ fn answers_over_time(contest: &Contest, tallies: &[Tally]) -> Chart {
     Chart { title: "Answers per second over time".into(), x: seconds(tallies), y, lines }
 }
 
-fn begins(tally: &Tally) -> impl Iterator<Item = (f64, &crate::tally::Slice)> {
+fn begins(tally: &Tally) -> impl Iterator<Item = (f64, &crate::load::tally::Slice)> {
     let width = tally.slices.width.as_secs_f64();
     (0_u32..).map(move |place| f64::from(place) * width).zip(&tally.slices.all)
 }

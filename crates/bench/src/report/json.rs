@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::table::{COMPARED_FIGURES, added};
 use super::{BenchReport, REPORTED_QUANTILES, micros, quantile};
-use crate::contest::{Contest, Spread};
-use crate::plan::LoadPace;
-use crate::run::RunOutcome;
-use crate::tally::{OpTally, Tally};
+use crate::load::tally::{OpTally, Tally};
+use crate::runs::contest::{Contest, Spread};
+use crate::runs::run::RunOutcome;
+use crate::session::plan::LoadPace;
 
 /// The complete report as a value.
 pub(super) fn write(report: &BenchReport<'_>) -> Value {

@@ -9,8 +9,8 @@ mod table;
 
 use hdrhistogram::Histogram;
 
-use super::contest::Contest;
-use super::plan::{Load, LoadPace};
+use crate::runs::contest::Contest;
+use crate::session::plan::{Load, LoadPace};
 
 /// The input of a report.
 pub struct BenchReport<'a> {
@@ -111,7 +111,7 @@ fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 fn micros(nanoseconds: u64) -> f64 {
-    super::run::as_float(nanoseconds) / 1e3
+    crate::runs::run::as_float(nanoseconds) / 1e3
 }
 
 /// Microseconds in a readable unit.
@@ -124,7 +124,7 @@ fn time(micros: f64) -> String {
 }
 
 fn bytes(bytes: u64) -> String {
-    format!("{:.1} MiB", super::run::as_float(bytes) / f64::from(1 << 20))
+    format!("{:.1} MiB", crate::runs::run::as_float(bytes) / f64::from(1 << 20))
 }
 
 /// A number with a comma after every three digits.

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{BenchReport, REPORTED_QUANTILES, bytes, grouped, quantile, rate, time};
-use crate::contest::{Contender, Contest, Spread};
-use crate::run::RunOutcome;
-use crate::tally::{OpTally, Tally};
+use crate::load::tally::{OpTally, Tally};
+use crate::runs::contest::{Contender, Contest, Spread};
+use crate::runs::run::RunOutcome;
 
 /// The complete report as text.
 pub(super) fn write(report: &BenchReport<'_>) -> String {
@@ -215,5 +215,5 @@ fn troubles(out: &mut String, contest: &Contest) {
 }
 
 fn memory(leg: &RunOutcome) -> Option<f64> {
-    leg.usage.map(|usage| crate::run::as_float(usage.memory))
+    leg.usage.map(|usage| crate::runs::run::as_float(usage.memory))
 }

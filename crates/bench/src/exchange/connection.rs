@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 
 use trunkline_https::client_tls;
 
-use super::BenchFault;
+use crate::BenchFault;
 
 /// Opens connections to one server.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Dialer {
 ///
 /// # Errors
 /// [`BenchFault::Tls`] if the file cannot be used.
-pub(super) fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
+pub(crate) fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
     let mut config = client_tls(ca).map_err(BenchFault::Tls)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::plan::Load;
 use super::process::Meter;
 use super::run::{RunOutcome, RunWatcher, run};
-use super::script::Script;
-use super::tally::Tally;
-use super::{BenchFault, Interrupt};
+use crate::load::tally::Tally;
+use crate::session::plan::Load;
+use crate::session::script::Script;
+use crate::{BenchFault, Interrupt};
 
 /// A participant of a contest.
 pub struct Contender {

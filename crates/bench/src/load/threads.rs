@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::BenchFault;
-use super::answer::AnswerError;
 use super::clock::RunClock;
-use super::plan::Load;
-use super::script::Script;
 use super::tally::Tally;
 use super::worker::{LoadWorker, ThreadCounts};
+use crate::BenchFault;
+use crate::exchange::answer::AnswerError;
+use crate::session::plan::Load;
+use crate::session::script::Script;
 
 /// The threads of a run.
-pub(super) struct LoadThreads {
+pub(crate) struct LoadThreads {
     reports: mpsc::Receiver<ThreadReport>,
     go: watch::Sender<Option<Arc<RunClock>>>,
     /// Number of running threads.
@@ -40,7 +40,7 @@ impl LoadThreads {
     ///
     /// # Errors
     /// [`BenchFault`] if a connection cannot be opened.
-    pub(super) async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
+    pub(crate) async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
         let threads = load.threads.clamp(1, load.connections.max(1));
         let (report, reports) = mpsc::channel(threads * 2);
         let (go, _) = watch::channel(None);
@@ -62,7 +62,7 @@ impl LoadThreads {
     }
 
     /// Starts the load.
-    pub(super) fn go(&self, clock: &Arc<RunClock>) {
+    pub(crate) fn go(&self, clock: &Arc<RunClock>) {
         self.go.send_replace(Some(Arc::clone(clock)));
     }
 
@@ -70,7 +70,7 @@ impl LoadThreads {
     ///
     /// # Cancel safety
     /// Reports that have been received are kept.
-    pub(super) async fn all_done(&mut self) {
+    pub(crate) async fn all_done(&mut self) {
         while self.left > 0 {
             match self.reports.recv().await {
                 Some(ThreadReport::Done(tally, last)) => {
@@ -92,7 +92,7 @@ impl LoadThreads {
     ///
     /// # Errors
     /// [`BenchFault::Thread`].
-    pub(super) async fn finish(mut self) -> Result<(Tally, Instant), BenchFault> {
+    pub(crate) async fn finish(mut self) -> Result<(Tally, Instant), BenchFault> {
         self.all_done().await;
         match (self.left, self.tally, self.last) {
             (0, Some(tally), Some(last)) => Ok((tally, last)),

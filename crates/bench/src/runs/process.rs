@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::BenchFault;
+use crate::BenchFault;
 
 /// A group of processes that are measured together.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_protocol::mcp::Era;
 
-use super::answer_check::Expect;
+use crate::exchange::answer_check::Expect;
 
 /// The parameters of a run, from the command line.
 #[derive(Debug, Clone)]

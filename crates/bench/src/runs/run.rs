@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use trunkline_core::clock;
 
-use super::clock::RunClock;
-use super::plan::Load;
 use super::process::{Meter, Usage};
-use super::script::Script;
-use super::tally::Tally;
-use super::threads::LoadThreads;
-use super::{BenchFault, Interrupt};
+use crate::load::clock::RunClock;
+use crate::load::tally::Tally;
+use crate::load::threads::LoadThreads;
+use crate::session::plan::Load;
+use crate::session::script::Script;
+use crate::{BenchFault, Interrupt};
 
 /// The result of a run.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ fn ratio(count: u64, seconds: f64) -> f64 {
 }
 
 /// Converts a count for divisions.
-pub(super) fn as_float(count: u64) -> f64 {
+pub(crate) fn as_float(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^52 here")]
     let count = count as f64;
     count

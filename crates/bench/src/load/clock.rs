@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use trunkline_core::clock;
 
-use super::plan::{Load, LoadPace};
+use crate::session::plan::{Load, LoadPace};
 
 /// The clock of a run, shared by all connections.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
-pub(super) use alarm::PreciseTimer;
+pub(crate) use alarm::PreciseTimer;
 
 /// Tokio's timers have millisecond resolution, which is longer than the duration of a call. Calls
 /// that wait for them begin late, and the delay would be attributed to the server. The kernel's

@@ -15,7 +15,7 @@ use trunkline_jsonrpc::{self as jsonrpc, Frame, Id, MAX_SERVER_DEPTH};
 use super::connection::{BenchConnection, BenchConnectionError};
 
 /// The answer to a request.
-pub(super) struct ReceivedAnswer {
+pub(crate) struct ReceivedAnswer {
     /// The head of the response.
     pub head: Parts,
     /// The media type of the body.
@@ -110,7 +110,7 @@ impl AnswerError {
 
 /// The media type of a response's body, from its `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum AnswerMedia {
+pub(crate) enum AnswerMedia {
     /// One JSON message.
     Json,
     /// Server-sent events.
@@ -138,7 +138,7 @@ impl AnswerMedia {
 ///
 /// # Errors
 /// [`BenchConnectionError`]; the connection is unusable then.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     connection: &mut BenchConnection,
     request: Request<Full<Bytes>>,
     number: u64,
@@ -194,18 +194,18 @@ impl ReceivedAnswer {
     }
 
     /// Returns the beginning of the message, for people.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         excerpt(&self.message)
     }
 }
 
 /// Returns true if the id is this number.
-pub(super) fn is(id: Option<&Id>, number: u64) -> bool {
+pub(crate) fn is(id: Option<&Id>, number: u64) -> bool {
     id.and_then(Id::as_number) == Some(number)
 }
 
 /// Returns the beginning of a text, for people.
-pub(super) fn excerpt(bytes: &[u8]) -> String {
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..2048).unwrap_or(bytes));
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::answer::AnswerError;
-use super::answer_check::CorrectAnswer;
-use super::plan::Op;
+use crate::exchange::answer::AnswerError;
+use crate::exchange::answer_check::CorrectAnswer;
+use crate::session::plan::Op;
 
 /// The counts of one thread, or of a whole run.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use rustls_pki_types::ServerName;
 use url::Url;
 
-use super::BenchFault;
 use super::connection::{Dialer, tls_settings};
+use crate::BenchFault;
 
 /// An endpoint to test.
 #[derive(Clone)]

@@ -11,17 +11,17 @@ use http::{HeaderValue, StatusCode};
 use trunkline_core::clock;
 use trunkline_protocol::mcp::{Era, header};
 
-use super::answer::{AnswerError, ReceivedAnswer, exchange};
-use super::answer_check::{AnswerChecker, CorrectAnswer};
 use super::clock::{PreciseTimer, RunClock, ScheduledStart};
-use super::connection::{BenchConnection, BenchConnectionError};
-use super::plan::Op;
-use super::request::{FIRST_NUMBER, RequestTemplate};
-use super::script::Script;
 use super::tally::{Tally, Times};
+use crate::exchange::answer::{AnswerError, ReceivedAnswer, exchange};
+use crate::exchange::answer_check::{AnswerChecker, CorrectAnswer};
+use crate::exchange::connection::{BenchConnection, BenchConnectionError};
+use crate::exchange::request::{FIRST_NUMBER, RequestTemplate};
+use crate::session::plan::Op;
+use crate::session::script::Script;
 
 /// The counts of all connections of a thread.
-pub(super) struct ThreadCounts {
+pub(crate) struct ThreadCounts {
     /// The counts.
     pub tally: RefCell<Tally>,
     /// The number of operations in flight.
@@ -31,7 +31,7 @@ pub(super) struct ThreadCounts {
 }
 
 /// One connection and its schedule.
-pub(super) struct LoadWorker {
+pub(crate) struct LoadWorker {
     script: Arc<Script>,
     connection: Option<BenchConnection>,
     /// True if the connection has had an answer: only then may the server have closed it because it
@@ -67,7 +67,7 @@ impl LoadWorker {
     ///
     /// # Errors
     /// [`AnswerError`] if that fails.
-    pub(super) async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
+    pub(crate) async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
         let legacy = script.writer.version.era() == Era::Legacy;
         let mut worker = Self {
             connection: None,
@@ -101,7 +101,7 @@ impl LoadWorker {
     }
 
     /// Works until the end of the run.
-    pub(super) async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
+    pub(crate) async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
         let mut alarm = PreciseTimer::new();
         let timeout = self.script.timeout;
         while let Some(slot) = clock.next(&mut alarm).await {
@@ -150,7 +150,7 @@ impl LoadWorker {
     ///
     /// # Errors
     /// [`AnswerError`].
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &mut self,
         turn: &Turn<'_>,
     ) -> Result<(CorrectAnswer, Times), AnswerError> {
@@ -288,7 +288,7 @@ impl LoadWorker {
     }
 
     /// Ends the session, if there is one.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         if self.has_id() && self.connection.is_some() {
             let script = Arc::clone(&self.script);
             let WorkerSession::Open(id) = std::mem::replace(&mut self.session, WorkerSession::None)
@@ -330,7 +330,7 @@ impl Recovery {
 
 /// One operation of the run.
 #[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     /// The clock of the run.
     pub clock: &'a RunClock,
     /// The counts to add to.

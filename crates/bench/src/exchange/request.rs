@@ -55,11 +55,11 @@ impl RequestTemplate {
 
 /// A number of ten digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Digits(pub [u8; NUMBER_DIGITS]);
+pub(crate) struct Digits(pub [u8; NUMBER_DIGITS]);
 
 impl Digits {
     /// The digits of `FIRST_NUMBER` plus this number.
-    pub(super) fn of(mut number: u64) -> Self {
+    pub(crate) fn of(mut number: u64) -> Self {
         let mut digits = [b'0'; NUMBER_DIGITS];
         for digit in digits.iter_mut().rev() {
             *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
@@ -187,9 +187,9 @@ fn own_info() -> Value {
 }
 
 /// The first number. All numbers have the same length, and fit into 32 bits.
-pub(super) const FIRST_NUMBER: u64 = 1_000_000_000;
+pub(crate) const FIRST_NUMBER: u64 = 1_000_000_000;
 /// The length of a number in digits.
-pub(super) const NUMBER_DIGITS: usize = 10;
+pub(crate) const NUMBER_DIGITS: usize = 10;
 /// The placeholder for the number in arguments.
 const NUMBER_PLACEHOLDER: &str = "\"{{n}}\"";
 const NULL_ARGUMENTS: &str = "\"arguments\":null";

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use trunkline_core::clock;
 
-use super::answer::AnswerError;
-use super::answer_check::CorrectAnswer;
 use super::clock::{RunClock, ScheduledStart};
-use super::plan::Load;
-use super::script::Script;
 use super::tally::Tally;
 use super::worker::{LoadWorker, ThreadCounts, Turn};
+use crate::exchange::answer::AnswerError;
+use crate::exchange::answer_check::CorrectAnswer;
+use crate::session::plan::Load;
+use crate::session::script::Script;
 
 /// The connection, and its session if the server has sessions.
 pub struct BenchCaller {

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use trunkline_protocol::mcp::{Era, ProtocolVersion, header};
 
-use super::BenchFault;
-use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, exchange};
-use super::connection::{BenchConnection, BenchConnectionError};
-use super::request::{FIRST_NUMBER, RequestTemplate, RequestWriter};
-use super::target::BenchTarget;
+use crate::BenchFault;
+use crate::exchange::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, exchange};
+use crate::exchange::connection::{BenchConnection, BenchConnectionError};
+use crate::exchange::request::{FIRST_NUMBER, RequestTemplate, RequestWriter};
+use crate::exchange::target::BenchTarget;
 
 /// A completed handshake.
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     /// Writes requests to the server.
     pub writer: RequestWriter,
     /// The server's name and version.
@@ -29,7 +29,7 @@ pub(super) struct Handshake {
 
 /// A tool, as the server lists it.
 #[derive(Debug, Clone)]
-pub(super) struct ListedTool {
+pub(crate) struct ListedTool {
     /// The tool's name.
     pub name: String,
     /// The tool's input schema.
@@ -52,7 +52,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`BenchFault`] if the endpoint is not an MCP server of that era.
-    pub(super) async fn say(
+    pub(crate) async fn say(
         target: BenchTarget,
         era: Option<Era>,
         patience: Duration,
@@ -81,7 +81,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`BenchFault`] if the list is malformed.
-    pub(super) async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
+    pub(crate) async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..MAX_LIST_PAGES {
             let request = self.writer.list(cursor.as_deref());
@@ -101,7 +101,7 @@ impl Handshake {
     }
 
     /// Ends the session, if there is one.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         if self.session.is_some() {
             let request = self.writer.delete();
             // The result does not matter: the server may answer 405.

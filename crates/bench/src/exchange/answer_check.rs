@@ -24,7 +24,7 @@ pub enum CorrectAnswer {
 
 /// Checks answers of one kind.
 #[derive(Default)]
-pub(super) struct AnswerChecker {
+pub(crate) struct AnswerChecker {
     /// The last correct answer, the positions of the number in it, and its
     /// kind.
     known: Option<(Vec<u8>, Vec<usize>, CorrectAnswer)>,
@@ -49,7 +49,7 @@ impl Expect {
 
 impl AnswerChecker {
     /// Creates a checker that expects a text in each answer.
-    pub(super) fn expecting(expect: Option<Expect>) -> Self {
+    pub(crate) fn expecting(expect: Option<Expect>) -> Self {
         Self { known: None, expect }
     }
 
@@ -57,7 +57,7 @@ impl AnswerChecker {
     ///
     /// # Errors
     /// [`AnswerError`].
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &mut self,
         received: &ReceivedAnswer,
         number: u64,
@@ -143,7 +143,7 @@ const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use crate::request::FIRST_NUMBER;
+    use crate::exchange::request::FIRST_NUMBER;
 
     use trunkline_core::clock;
 

@@ -15,7 +15,7 @@ use trunkline_catalog::{ArgumentSchema, SchemaError};
 
 /// Error of generating arguments.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GenerateError {
+pub(crate) enum GenerateError {
     /// The schema is invalid.
     #[error("inputSchema {0}")]
     Schema(SchemaError),
@@ -25,7 +25,7 @@ pub(super) enum GenerateError {
 }
 
 /// Generates arguments for one tool.
-pub(super) struct Generator {
+pub(crate) struct Generator {
     schema: Value,
     compiled: ArgumentSchema,
 }
@@ -35,7 +35,7 @@ impl Generator {
     ///
     /// # Errors
     /// [`GenerateError::Schema`].
-    pub(super) fn new(schema: &Value) -> Result<Self, GenerateError> {
+    pub(crate) fn new(schema: &Value) -> Result<Self, GenerateError> {
         let schema = if schema.is_null() { json!({ "type": "object" }) } else { schema.clone() };
         let compiled = ArgumentSchema::compile(schema.to_string().as_bytes())
             .map_err(GenerateError::Schema)?;
@@ -46,7 +46,7 @@ impl Generator {
     ///
     /// # Errors
     /// [`GenerateError::Unlucky`].
-    pub(super) fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
+    pub(crate) fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
         for _ in 0..MAX_TRIES {
             let mut maker = ArgumentMaker { root: &self.schema, rng, fuel: GENERATION_FUEL };
             let text = maker.make(&self.schema, 0).to_string();

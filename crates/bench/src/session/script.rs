@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use trunkline_protocol::mcp::Era;
 
-use super::BenchFault;
-use super::answer::AnswerError;
-use super::answer_check::Expect;
 use super::handshake::Handshake;
 use super::plan::{Load, Op};
-use super::request::{RequestTemplate, RequestWriter};
-use super::target::BenchTarget;
 use super::tools::ChosenTool;
+use crate::BenchFault;
+use crate::exchange::answer::AnswerError;
+use crate::exchange::answer_check::Expect;
+use crate::exchange::request::{RequestTemplate, RequestWriter};
+use crate::exchange::target::BenchTarget;
 
 /// State shared by the connections of a run.
 pub struct Script {

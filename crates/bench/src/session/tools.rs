@@ -6,11 +6,11 @@ use trunkline_catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 
 use super::arguments::Generator;
 use super::handshake::ListedTool;
-use super::{BenchFault, Load};
+use crate::{BenchFault, Load};
 
 /// A tool, and the arguments of its calls in turn.
 #[derive(Debug, Clone)]
-pub(super) struct ChosenTool {
+pub(crate) struct ChosenTool {
     /// The tool's name.
     pub name: String,
     /// Raw arguments; used in turn.
@@ -24,7 +24,7 @@ impl ChosenTool {
     ///
     /// # Errors
     /// [`BenchFault`] names similar tools, or the violations of the schema.
-    pub(super) fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
+    pub(crate) fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
         let tool = match &load.tool {
             Some(name) => named(tools, name).ok_or_else(|| BenchFault::UnknownTool {
                 url: url.to_owned(),
