@@ -10,32 +10,15 @@
 #![warn(unreachable_pub)]
 
 mod document;
-mod resources;
-mod answer;
-mod request;
-mod base;
-mod tool_texts;
-mod fields;
-mod operation;
-mod outputs;
-mod selection;
-mod reader;
-mod security;
-mod inputs;
-mod body;
-mod arguments;
-mod parameters;
-mod schema;
-mod names;
-mod references;
-mod fault;
-mod tree;
-mod text_limits;
+mod exchange;
+mod operations;
+mod values;
+mod schemas;
 
-pub use answer::{ApiAnswer, refusal};
+pub use document::fault::DocumentFault;
+pub use document::tree::{MAX_BYTES, TreeBudget, parse_tree};
 pub use document::{ApiDescription, MANY_TOOLS, describe_api};
-pub use fault::DocumentFault;
-pub use operation::ApiOperation;
-pub use references::{DocumentSet, external_files};
-pub use request::ApiRequest;
-pub use tree::{MAX_BYTES, TreeBudget, parse_tree};
+pub use exchange::answer::{ApiAnswer, refusal};
+pub use exchange::request::ApiRequest;
+pub use operations::operation::ApiOperation;
+pub use schemas::references::{DocumentSet, external_files};

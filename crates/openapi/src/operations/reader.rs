@@ -4,9 +4,9 @@ use url::Url;
 
 use trunkline_config::OpenApiConfig;
 
-use super::references::Node;
-use super::schema::{Direction, SchemaBook, SchemaDialect};
-use super::security::SecuritySchemes;
+use crate::schemas::conversion::{Direction, SchemaBook, SchemaDialect};
+use crate::schemas::references::Node;
+use crate::values::security::SecuritySchemes;
 
 /// State that a document's operations share while they are read.
 pub(crate) struct DocumentReader<'a> {

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use trunkline_config::{LoginConfig, OpenApiConfig, SchemeCredential};
 
 use super::parameters::encode;
-use super::references::Node;
+use crate::schemas::references::Node;
 
 /// A credential in the position that its scheme names.
 #[derive(Clone, PartialEq, Eq)]

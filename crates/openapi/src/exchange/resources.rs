@@ -16,9 +16,9 @@ use trunkline_config::ServerSecrets;
 use trunkline_jsonrpc::string;
 
 use super::answer::{AnswerContent, ApiAnswer};
-use super::body::OCTET_STREAM_MEDIA_TYPE;
-use super::operation::{ApiOperation, OperationFault, PathPiece};
-use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
+use crate::operations::operation::{ApiOperation, OperationFault, PathPiece};
+use crate::values::body::OCTET_STREAM_MEDIA_TYPE;
+use crate::values::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
 
 /// An operation that is offered as a resource or a template.
 pub struct ApiResource {

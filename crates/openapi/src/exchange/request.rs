@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue};
 
 use trunkline_config::EmptyStrings;
 
-use super::arguments::CallArguments;
-use super::operation::{ApiOperation, PathPiece, climbs};
-use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
-use super::security::AppliedCredential;
+use crate::operations::operation::{ApiOperation, PathPiece, climbs};
+use crate::values::arguments::CallArguments;
+use crate::values::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
+use crate::values::security::AppliedCredential;
 
 /// A request that is ready to be sent to the operation's server.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 use url::Url;
 
-use super::super::references::DocumentSet;
 use super::*;
+use crate::schemas::references::DocumentSet;
 
 fn converted(dialect: SchemaDialect, direction: Direction, tree: &Value) -> Value {
     let address = Url::parse("http://a.test/openapi.json").unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use trunkline_catalog::MAX_SCHEMA_DEPTH;
 
-use super::super::references::Node;
+use crate::schemas::references::Node;
 
 /// Returns the value of a keyword that takes no schema, if 2020-12 has the keyword and allows the
 /// value.

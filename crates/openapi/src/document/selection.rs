@@ -4,7 +4,7 @@ use http::Method;
 
 use trunkline_config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
 
-use super::references::Node;
+use crate::schemas::references::Node;
 
 /// Properties of an operation that rules are matched against.
 pub(crate) struct OperationFacts<'a> {

@@ -6,16 +6,16 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::body::{
-    ApiBody, BodyField, BodyFormat, BodyShape, OCTET_STREAM_MEDIA_TYPE, PartContent,
-};
 use super::inputs::{NewArgument, ToolInputs};
 use super::operation::OperationFault;
 use super::outputs::is_object;
-use super::parameters::{PairStyle, ParameterPlace, ParameterStyle};
 use super::reader::DocumentReader;
-use super::references::{Node, ReferenceFault};
-use super::schema::ConvertedSchema;
+use crate::schemas::conversion::ConvertedSchema;
+use crate::schemas::references::{Node, ReferenceFault};
+use crate::values::body::{
+    ApiBody, BodyField, BodyFormat, BodyShape, OCTET_STREAM_MEDIA_TYPE, PartContent,
+};
+use crate::values::parameters::{PairStyle, ParameterPlace, ParameterStyle};
 
 impl<'a> DocumentReader<'a> {
     pub(crate) fn read_body(
@@ -253,8 +253,8 @@ const COMPOSED_DEPTH: usize = 4;
 mod tests {
     use url::Url;
 
-    use super::super::references::DocumentSet;
     use super::*;
+    use crate::schemas::references::DocumentSet;
 
     #[test]
     fn files_are_separated_from_values_and_no_document_ends_the_header_of_a_part() {

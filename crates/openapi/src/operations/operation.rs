@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use trunkline_config::OutputSchemas;
 use trunkline_core::text::clip;
 
-use super::body::{ApiBody, BodyFormat, BodyShape};
 use super::inputs::{NewArgument, ToolInputs};
 use super::outputs::ResultWrapping;
-use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle, encode};
 use super::reader::DocumentReader;
-use super::references::{Node, ReferenceFault};
-use super::schema::{ConvertedSchema, SchemaFault};
-use super::security::{OperationSecurity, is_connection_header};
+use crate::schemas::conversion::{ConvertedSchema, SchemaFault};
+use crate::schemas::references::{Node, ReferenceFault};
+use crate::values::body::{ApiBody, BodyFormat, BodyShape};
+use crate::values::parameters::{ApiParameter, ParameterPlace, ParameterStyle, encode};
+use crate::values::security::{OperationSecurity, is_connection_header};
 
 /// An operation, ready to be called.
 pub struct ApiOperation {

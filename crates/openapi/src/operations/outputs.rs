@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::body::BodyFormat;
 use super::reader::DocumentReader;
-use super::references::Node;
-use super::schema::ConvertedSchema;
+use crate::schemas::conversion::ConvertedSchema;
+use crate::schemas::references::Node;
+use crate::values::body::BodyFormat;
 
 /// Decides if a JSON response becomes the member `result` of the structured content. Clients of
 /// older versions require structured content to be an object.

@@ -6,9 +6,9 @@ use trunkline_config::OpenApiConfig;
 use trunkline_core::text::clip;
 
 use super::fault::DocumentFault;
-use super::operation::{OperationFault, OperationPlace};
-use super::references::{DocumentSet, Node};
-use super::text_limits::MAX_TITLE_BYTES;
+use crate::operations::operation::{OperationFault, OperationPlace};
+use crate::operations::text_limits::MAX_TITLE_BYTES;
+use crate::schemas::references::{DocumentSet, Node};
 
 /// Returns the URL of the server for requests: the configured one, or the first in the document if
 /// the document may choose.

@@ -1,6 +1,11 @@
 //! Builds an API from a document and its files: its server, its operations, the lists for clients,
 //! and the operations that are left out.
 
+pub(crate) mod base;
+pub(crate) mod fault;
+pub(crate) mod selection;
+pub(crate) mod tree;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -14,18 +19,18 @@ use trunkline_config::{OpenApiConfig, OperationForm};
 use trunkline_core::text::clip;
 use trunkline_jsonrpc::string;
 
-use super::base::{check_servers, find_base};
-use super::fault::DocumentFault;
-use super::names::TakenNames;
-use super::operation::{ApiOperation, OperationFault, OperationPlace, ReadOperation};
-use super::reader::DocumentReader;
-use super::references::{DocumentSet, Node};
-use super::resources::ApiResource;
-use super::schema::SchemaDialect;
-use super::selection::OperationFacts;
-use super::text_limits::{MAX_DESCRIPTION_BYTES, MAX_TITLE_BYTES};
-use super::tool_texts::{describe_tool, label, name_tool, write_annotations};
-use super::tree::pointer_segment;
+use crate::exchange::resources::ApiResource;
+use crate::operations::operation::{ApiOperation, OperationFault, OperationPlace, ReadOperation};
+use crate::operations::reader::DocumentReader;
+use crate::operations::text_limits::{MAX_DESCRIPTION_BYTES, MAX_TITLE_BYTES};
+use crate::operations::tool_texts::{describe_tool, label, name_tool, write_annotations};
+use crate::schemas::conversion::SchemaDialect;
+use crate::schemas::names::TakenNames;
+use crate::schemas::references::{DocumentSet, Node};
+use base::{check_servers, find_base};
+use fault::DocumentFault;
+use selection::OperationFacts;
+use tree::pointer_segment;
 
 /// An API as its document describes it.
 pub struct ApiDescription {

@@ -15,9 +15,9 @@ use trunkline_core::text::{clip, skip_byte_order_mark};
 use trunkline_jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
 use trunkline_protocol::mcp::media_type_essence;
 
-use super::body::{BodyFormat, OCTET_STREAM_MEDIA_TYPE};
-use super::operation::ApiOperation;
-use super::outputs::ResultWrapping;
+use crate::operations::operation::ApiOperation;
+use crate::operations::outputs::ResultWrapping;
+use crate::values::body::{BodyFormat, OCTET_STREAM_MEDIA_TYPE};
 
 /// A response with its body read.
 pub struct ApiAnswer {
@@ -225,8 +225,8 @@ mod tests {
     use http::HeaderValue;
     use serde_json::{Value, json};
 
-    use super::super::security::OperationSecurity;
     use super::*;
+    use crate::values::security::OperationSecurity;
 
     fn operation(wrapping: ResultWrapping) -> ApiOperation {
         ApiOperation {

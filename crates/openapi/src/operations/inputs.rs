@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use trunkline_config::EmptyStrings;
 
-use super::names::TakenNames;
-use super::schema::ConvertedSchema;
+use crate::schemas::conversion::ConvertedSchema;
+use crate::schemas::names::TakenNames;
 
 /// Arguments of a tool while they are collected.
 pub(crate) struct ToolInputs {
