@@ -10,36 +10,31 @@
 
 #![warn(unreachable_pub)]
 
-mod lenient;
-mod batch;
-mod frame;
-mod payload;
-mod outline;
-mod scanner;
-mod value_end;
+mod scanning;
+mod frames;
 mod members;
 mod strict;
-mod write;
-mod splice;
+mod outline;
 mod walk;
 mod masks;
+mod splice;
 mod depth;
 
-pub use batch::split_batch;
 pub use depth::{DepthError, MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, nesting_depth, within_depth};
-pub use frame::{Frame, FrameFault, Id, Response, parse};
-pub use lenient::{ServerText, parse_from_server, parse_unusual, whole_number};
-pub use members::{MemberKey, Members, has_duplicate};
-pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
-pub use payload::Payload;
-pub use scanner::Scanner;
-pub use splice::{Splice, span_of};
-pub use strict::{JsonError, check_depth, parse_strict};
-pub use walk::{JsonSyntaxError, ObjectError, members};
-pub use write::{
+pub use frames::batch::split_batch;
+pub use frames::frame::{Frame, FrameFault, Id, Response, parse};
+pub use frames::lenient::{ServerText, parse_from_server, parse_unusual, whole_number};
+pub use frames::payload::Payload;
+pub use frames::write::{
     error, error_object, notification, object_of, request, request_with, response, response_with,
     string,
 };
+pub use members::{MemberKey, Members, has_duplicate};
+pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
+pub use scanning::scanner::Scanner;
+pub use splice::{Splice, span_of};
+pub use strict::{JsonError, check_depth, parse_strict};
+pub use walk::{JsonSyntaxError, ObjectError, members};
 
 use std::borrow::Cow;
 

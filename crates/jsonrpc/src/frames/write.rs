@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{Id, Splice};
+use crate::{Id, Splice};
 
 /// A request.
 #[inline]

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::value_end::{FollowStep, FollowedValue};
-use super::{DepthError, FrameFault};
+use crate::{DepthError, FrameFault};
 
 /// Finds a response's `id` and `result` in bytes that arrive in pieces.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-use super::outline::{Outline, OutlineParts, Spot};
-use super::{ObjectError, members, span_of, unquoted};
+use crate::outline::{Outline, OutlineParts, Spot};
+use crate::{ObjectError, members, span_of, unquoted};
 
 /// A raw object, with its outline if it has been parsed.
 ///
@@ -19,7 +19,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    pub(super) fn new(raw: Bytes, outline: Outline) -> Self {
+    pub(crate) fn new(raw: Bytes, outline: Outline) -> Self {
         Self { raw, outline: Some(outline) }
     }
 
@@ -102,7 +102,7 @@ impl Payload {
 
     /// The same payload in memory of its own: a slice keeps the whole buffer
     /// alive that it was read from.
-    pub(super) fn detach(self) -> Self {
+    pub(crate) fn detach(self) -> Self {
         Self { raw: Bytes::copy_from_slice(&self.raw), ..self }
     }
 
@@ -152,4 +152,4 @@ impl Deref for Payload {
 
 /// The most values that are recorded for an object in a message: a call holds
 /// its outline until it is answered.
-pub(super) const MAX_OUTLINE_MARKS: u16 = 256;
+pub(crate) const MAX_OUTLINE_MARKS: u16 = 256;

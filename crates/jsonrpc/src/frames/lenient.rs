@@ -1,7 +1,7 @@
 //! Messages of servers that break a rule of JSON-RPC without being ambiguous, read as the official
 //! SDKs read them.
 //!
-//! A message that follows the rules is parsed as usual: only one that [`parse`](super::parse)
+//! A message that follows the rules is parsed as usual: only one that [`parse`](crate::parse)
 //! rejects is examined again. Null counts as an absent member, the id `2.0` as `2`, and a byte
 //! order mark is skipped. Integers of any size are ids. Duplicate members are rejected in any case.
 
@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use trunkline_core::text::{BYTE_ORDER_MARK, skip_byte_order_mark};
 
 use super::frame::{ENVELOPE_MEMBERS, FrameFault, IdRule, MAX_BATCH, is_integer, parse, parse_by};
-use super::walk::members;
-use super::{Frame, ObjectError, split_batch};
+use crate::walk::members;
+use crate::{Frame, ObjectError, split_batch};
 
 /// The contents of one text of a server: a body, a line, or the data of an event.
 #[derive(Debug)]
@@ -145,8 +145,8 @@ pub fn whole_number(raw: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Response;
     use super::*;
+    use crate::Response;
 
     fn read(text: &str) -> Result<ServerText, FrameFault> {
         parse_from_server(&Bytes::copy_from_slice(text.as_bytes()), 8)

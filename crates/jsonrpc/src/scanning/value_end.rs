@@ -4,19 +4,19 @@
 //! bit masks of their quotes and brackets, and only a block that may end the
 //! value is read byte by byte.
 
-use super::masks::{BLOCK_BYTES, Quoting, brackets, quoting};
+use crate::masks::{BLOCK_BYTES, Quoting, brackets, quoting};
 
 /// The state of a value that is being followed.
 #[derive(Debug, Default)]
-pub(super) struct FollowedValue {
-    pub(super) depth: usize,
-    pub(super) begun: bool,
+pub(crate) struct FollowedValue {
+    pub(crate) depth: usize,
+    pub(crate) begun: bool,
     in_string: bool,
     escaped: bool,
 }
 
 /// The position of one byte relative to the value.
-pub(super) enum FollowStep {
+pub(crate) enum FollowStep {
     Inside,
     /// The last byte of the value.
     Last,
@@ -27,7 +27,7 @@ pub(super) enum FollowStep {
 impl FollowedValue {
     /// Skips whole blocks while they are inside the value and cannot nest
     /// deeper than `max_depth`; returns the number of bytes skipped.
-    pub(super) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
+    pub(crate) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
         let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
         if self.depth == 0 {
             return 0;
@@ -83,7 +83,7 @@ impl FollowedValue {
     }
 
     /// Processes the next byte.
-    pub(super) fn step(&mut self, byte: u8) -> FollowStep {
+    pub(crate) fn step(&mut self, byte: u8) -> FollowStep {
         if self.in_string {
             match byte {
                 _ if self.escaped => self.escaped = false,

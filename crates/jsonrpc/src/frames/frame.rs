@@ -5,10 +5,10 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::outline::{MAX_OUTLINE_LEVELS, Outline};
 use super::payload::MAX_OUTLINE_MARKS;
-use super::walk::{Walk, place};
-use super::{DepthError, JsonSyntaxError, ObjectError, Payload, unquoted};
+use crate::outline::{MAX_OUTLINE_LEVELS, Outline};
+use crate::walk::{Walk, place};
+use crate::{DepthError, JsonSyntaxError, ObjectError, Payload, unquoted};
 
 /// Reason why bytes are not a JSON-RPC 2.0 message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -193,7 +193,7 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
 
 /// The numbers that are accepted as ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdRule {
+pub(crate) enum IdRule {
     /// Integers that every parser reads exactly.
     Exact,
     /// Integers of servers, which are compared and answered byte for byte.
@@ -201,7 +201,7 @@ pub(super) enum IdRule {
 }
 
 #[inline]
-pub(super) fn parse_by(
+pub(crate) fn parse_by(
     source: &Bytes,
     max_depth: usize,
     rule: IdRule,
@@ -276,20 +276,20 @@ fn is_exact_integer(digits: &[u8]) -> bool {
     }
 }
 
-pub(super) fn is_integer(digits: &[u8]) -> bool {
+pub(crate) fn is_integer(digits: &[u8]) -> bool {
     (1..=MAX_ID_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
 }
 
 /// The most digits of a number as an id of a server.
 const MAX_ID_DIGITS: usize = 39;
 /// The most messages in a batch of a server.
-pub(super) const MAX_BATCH: usize = 1000;
+pub(crate) const MAX_BATCH: usize = 1000;
 /// The most bytes of a string as an id, with its quotes.
 const MAX_ID_BYTES: usize = 512;
 const PARAMS_KEY: &[u8] = b"params";
 const RESULT_KEY: &[u8] = b"result";
 /// The members of an envelope.
-pub(super) const ENVELOPE_MEMBERS: [&str; 6] =
+pub(crate) const ENVELOPE_MEMBERS: [&str; 6] =
     ["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::FrameFault;
-use super::walk::{Cursor, MemberSlot, WalkError};
+use crate::FrameFault;
+use crate::walk::{Cursor, MemberSlot, WalkError};
 
 /// The raw messages of a batch, each of which may nest `max_depth` levels.
 ///
