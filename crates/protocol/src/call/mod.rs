@@ -6,32 +6,19 @@
 //! were received; spans locate the members that are read or rewritten. This module makes no
 //! decisions and does no I/O.
 
-mod abilities;
-mod answer;
-mod audit_notes;
 mod boxed;
-mod context;
 mod drain;
 mod failure;
-mod grants;
-mod input;
 mod meta_tool;
 mod names;
-mod params;
-mod passing;
 mod reply;
-mod sent_results;
+mod request;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 #[cfg(test)]
 mod tests;
-mod token_source;
 
-pub use abilities::Abilities;
-pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType, text_content};
-pub use audit_notes::{AuditCredential, AuditNotes, ConfirmationNote, DecidingRule};
 pub use boxed::boxed;
-pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
     ArgumentsError, Blame, ConfirmationError, CursorError, Failure, GatewayFault, HeaderFault,
@@ -40,17 +27,21 @@ pub use failure::{
     QueryFault, RequestFault, ServerFault, StateError, StatusNote, TaskFault, TokenFault,
     VersionFault, WireForm, tool_error,
 };
-pub use grants::{CallerToken, Grants, find_claim};
-pub use input::{Asked, Input, MAX_QUESTIONS, Question, QuestionsFault};
 pub use meta_tool::{CallIntent, MetaTool};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };
-pub use params::{MAX_DECLARATION, Meta, Params};
-pub use passing::{Passing, ResultMeter};
+pub use reply::answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType, text_content};
+pub use reply::input::{Asked, Input, MAX_QUESTIONS, Question, QuestionsFault};
+pub use reply::passing::{Passing, ResultMeter};
+pub use reply::sent_results::{ResultDigest, SentResults};
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply, ReplyWatch};
-pub use sent_results::{ResultDigest, SentResults};
-pub use token_source::TokenSource;
+pub use request::abilities::Abilities;
+pub use request::audit_notes::{AuditCredential, AuditNotes, ConfirmationNote, DecidingRule};
+pub use request::context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
+pub use request::grants::{CallerToken, Grants, find_claim};
+pub use request::params::{MAX_DECLARATION, Meta, Params};
+pub use request::token_source::TokenSource;
 
 use std::collections::HashMap;
 use std::ops::Range;

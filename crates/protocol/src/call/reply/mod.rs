@@ -1,5 +1,10 @@
 //! The reply to a call: notifications as they arrive, then one answer.
 
+pub(crate) mod answer;
+pub(crate) mod input;
+pub(crate) mod passing;
+pub(crate) mod sent_results;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;

@@ -11,7 +11,7 @@ use trunkline_jsonrpc::{self as jsonrpc, JsonError, Members, Response, text};
 
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 
-use super::{Abilities, AnswerFault, NeededCapability, ResultBody, ResultType};
+use crate::call::{Abilities, AnswerFault, NeededCapability, ResultBody, ResultType};
 
 /// Faults of an `InputRequiredResult`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -9,7 +9,7 @@ use trunkline_jsonrpc::{OutlineParts, Payload, Splice, Spot};
 
 use crate::mcp::meta;
 
-use super::ParamsFault;
+use crate::call::ParamsFault;
 
 /// The params of a request, whole and unchanged. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use trunkline_core::codec::large_message::{make_room, share_thread, work_on};
 
 use crate::mcp::Era;
 
-use super::{Failure, InternalFault, ReplyWatch, ResultBody, ServerFault, ServerName};
+use crate::call::{Failure, InternalFault, ReplyWatch, ResultBody, ServerFault, ServerName};
 
 /// The raw JSON of a result, in pieces. Dropping it before its end closes the
 /// server's stream.

@@ -183,7 +183,7 @@ impl Abilities {
 }
 
 /// Adds task support to raw capabilities.
-pub(super) fn add_tasks(capabilities: &[u8]) -> Bytes {
+pub(crate) fn add_tasks(capabilities: &[u8]) -> Bytes {
     let mut said: Map<String, Value> = serde_json::from_slice(capabilities).unwrap_or_default();
     let extensions = said.entry("extensions").or_insert_with(|| json!({}));
     if let Some(extensions) = extensions.as_object_mut() {

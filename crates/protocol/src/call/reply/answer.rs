@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use trunkline_jsonrpc::{ObjectError, Payload, Response, Spot, object, string};
 
-use super::QuestionsFault;
+use crate::call::QuestionsFault;
 
 /// Faults of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::mcp::{Era, LogLevel, ProtocolVersion, meta};
 
 use super::abilities::add_tasks;
-use super::{
+use crate::call::{
     Abilities, AuditNotes, ConfirmationNote, DecidingRule, Grants, ProfileName, SentResults,
     TokenSource,
 };
