@@ -7,8 +7,8 @@ use trunkline_import::{
     ImportError, ImportMode, UserFolders, import_found, list_found, read_sources,
 };
 
-use super::gateway_file::{gateway_file_exit, open_gateway_file};
-use super::undo::undo_writes;
+use super::edited::gateway_file::{gateway_file_exit, open_gateway_file};
+use super::edited::undo::undo_writes;
 use super::{
     ConfigOption, FAILURE_EXIT, FailureExit, WRONG_USE, report_edit_error, write_to_stdout,
 };

@@ -11,23 +11,15 @@ mod audit;
 mod bench;
 mod check;
 mod completions;
-mod denials;
+mod definitions;
+mod edited;
 mod export;
-mod gateway_file;
 mod import;
 mod key;
-mod listed;
 mod login;
-mod openapi;
-mod pin;
 mod policy;
 mod preview;
-mod report;
-mod scan;
-mod shell_habits;
 mod stdio;
-mod tools;
-mod undo;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -87,15 +79,15 @@ enum CliCommand {
     Remove(add::RemoveArgs),
     /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
     #[command(name = "openapi")]
-    OpenApi(openapi::OpenApiArgs),
+    OpenApi(definitions::openapi::OpenApiArgs),
     /// Compare and approve the definitions of servers
-    Pin(pin::PinArgs),
+    Pin(definitions::pin::PinArgs),
     /// Try the rules of `[policy]`
     Policy(policy::PolicyArgs),
     /// List the tools that clients see, and the tokens that they take up
-    Tools(tools::ToolsArgs),
+    Tools(definitions::tools::ToolsArgs),
     /// Report the tools that were not called for some days, and their cost
-    Report(report::ReportArgs),
+    Report(definitions::report::ReportArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Verify the audit log
@@ -192,11 +184,11 @@ pub fn run() -> ExitCode {
         CliCommand::Export(args) => export::run(&args),
         CliCommand::Add(args) => add::add_server(&args),
         CliCommand::Remove(args) => add::remove_server(&args),
-        CliCommand::OpenApi(args) => openapi::show_api(&args),
-        CliCommand::Pin(args) => pin::run(args),
+        CliCommand::OpenApi(args) => definitions::openapi::show_api(&args),
+        CliCommand::Pin(args) => definitions::pin::run(args),
         CliCommand::Policy(args) => policy::run(args),
-        CliCommand::Tools(args) => tools::list_tools(&args),
-        CliCommand::Report(args) => report::report_unused(&args),
+        CliCommand::Tools(args) => definitions::tools::list_tools(&args),
+        CliCommand::Report(args) => definitions::report::report_unused(&args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Audit(command) => audit::run(&command),
         CliCommand::Version => {

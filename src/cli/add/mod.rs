@@ -14,7 +14,7 @@ use trunkline_import::{
 
 use crate::call::ServerName;
 
-use super::gateway_file::open_gateway_file;
+use super::edited::gateway_file::open_gateway_file;
 use super::import::import_exit;
 use super::preview::FileChange;
 use super::{ConfigOption, WRONG_USE, print_error, report_edit_error, write_to_stdout};

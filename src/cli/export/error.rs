@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use trunkline_import::{DocumentError, EditedFileError, GatewayFileError};
 
-use crate::cli::gateway_file::gateway_file_exit;
+use crate::cli::edited::gateway_file::gateway_file_exit;
 use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit, WRONG_USE};
 use crate::codec::file::FileError;
 

@@ -27,9 +27,9 @@ use trunkline_import::{
 use crate::config::is_own_machine;
 use crate::text::escape_controls;
 
-use super::gateway_file::open_gateway_file;
+use super::edited::gateway_file::open_gateway_file;
+use super::edited::undo::undo_writes;
 use super::preview::FileChange;
-use super::undo::undo_writes;
 use super::{ConfigOption, report_edit_error, write_to_stdout};
 use address::gateway_address;
 use client_file::ClientFile;

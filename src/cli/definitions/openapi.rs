@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use url::Url;
 
-use super::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_stdout};
+use crate::cli::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_stdout};
 use crate::config::{
     Config, ConfigSource, OpenApiConfig, ServerConfig, ServerKind, SystemEnvironment,
 };
@@ -17,7 +17,7 @@ use crate::upstream::{ApiSurvey, SurveyedTool, UpstreamError, survey_api};
 
 /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
 #[derive(Debug, Args)]
-pub(super) struct OpenApiArgs {
+pub(crate) struct OpenApiArgs {
     /// The OpenAPI document, a URL or a file; or the URL of a server without a path, to search its
     /// document at the usual places
     #[arg(value_name = "URL|FILE")]
@@ -39,14 +39,14 @@ pub(super) struct OpenApiArgs {
     header: Vec<String>,
 }
 
-pub(super) fn show_api(args: &OpenApiArgs) -> ExitCode {
+pub(crate) fn show_api(args: &OpenApiArgs) -> ExitCode {
     let lines = args.lines(str::to_owned);
     let folder = std::env::current_dir().unwrap_or_default();
     let source = ConfigSource { name: "options".into(), folder, bytes: lines.into_bytes() };
     let config = match Config::read(&source, &SystemEnvironment) {
         Ok(config) => config,
         Err(faults) => {
-            write_to_stderr(&format!("{}\n", faults.render(super::terminal_color())));
+            write_to_stderr(&format!("{}\n", faults.render(crate::cli::terminal_color())));
             return CONFIG_FAULT.into_code();
         }
     };
@@ -65,7 +65,7 @@ pub(super) fn show_api(args: &OpenApiArgs) -> ExitCode {
 }
 
 /// The plain HTTP APIs of a configuration.
-pub(super) fn apis_of(
+pub(crate) fn apis_of(
     config: &Config,
 ) -> impl Iterator<Item = (&Arc<ServerConfig>, &OpenApiConfig)> {
     config.servers.iter().filter_map(|server| match &server.target {
@@ -75,7 +75,7 @@ pub(super) fn apis_of(
 }
 
 /// Reads an API's document on a runtime of its own.
-pub(super) fn survey_now(
+pub(crate) fn survey_now(
     server: &Arc<ServerConfig>,
     api: &OpenApiConfig,
 ) -> Result<ApiSurvey, UpstreamError> {

@@ -5,19 +5,19 @@ use std::path::Path;
 
 use trunkline_import::{EditedFileError, GatewayFile, GatewayFileError};
 
-use super::serve::settings;
-use super::{CONFIG_FAULT, FAILURE_EXIT, FailureExit};
+use crate::cli::serve::settings;
+use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit};
 
 /// Opens the file; one that does not exist is empty.
 ///
 /// # Errors
 /// [`GatewayFileError`].
-pub(super) fn open_gateway_file(path: &Path) -> Result<GatewayFile, GatewayFileError> {
+pub(crate) fn open_gateway_file(path: &Path) -> Result<GatewayFile, GatewayFileError> {
     GatewayFile::open(path, |config| settings::of(config).map(drop))
 }
 
 /// Returns the exit code of a command that has not edited the file.
-pub(super) fn gateway_file_exit(error: &GatewayFileError) -> FailureExit {
+pub(crate) fn gateway_file_exit(error: &GatewayFileError) -> FailureExit {
     match error {
         GatewayFileError::Syntax { .. }
         | GatewayFileError::Invalid { .. }

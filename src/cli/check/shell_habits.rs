@@ -9,7 +9,7 @@ use crate::config::{Config, ServerKind};
 
 /// Describes the texts of a configuration that begin with `~/`, by their keys. Omits the values,
 /// which may hold secrets.
-pub(super) fn describe_home_paths(file: &Path) -> Vec<String> {
+pub(crate) fn describe_home_paths(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
     let mut found = Vec::new();
@@ -53,7 +53,7 @@ fn names_home(text: &str) -> bool {
 }
 
 /// Describes the commands with a program that does not exist because it includes its arguments.
-pub(super) fn describe_joined_commands(config: &Config) -> Vec<String> {
+pub(crate) fn describe_joined_commands(config: &Config) -> Vec<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let servers = config.servers.iter().filter_map(|server| match &server.target {

@@ -1,16 +1,17 @@
 //! `trunkline check`: `serve` without sockets.
 
+pub(crate) mod denials;
+pub(crate) mod scan;
+pub(crate) mod shell_habits;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 
-use super::denials::{configured_elements, describe_denials};
+use super::definitions::openapi::{apis_of, survey_now};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
-use super::openapi::{apis_of, survey_now};
-use super::scan::scan_servers;
 use super::serve::settings;
-use super::shell_habits::{describe_home_paths, describe_joined_commands};
 use super::{
     CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING, print_error, report_error,
     write_to_stdout,
@@ -22,6 +23,9 @@ use crate::config::{
 };
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
+use denials::{configured_elements, describe_denials};
+use scan::scan_servers;
+use shell_habits::{describe_home_paths, describe_joined_commands};
 
 /// `trunkline check`
 #[derive(Debug, Args)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::denials::listed_elements;
-use super::listed::with_listed_servers;
-use super::{print_error, printable, report_error, write_to_stdout};
+use crate::cli::definitions::listed::with_listed_servers;
+use crate::cli::{print_error, printable, report_error, write_to_stdout};
 use crate::config::{Config, PinsChoice, ScanChoice};
 use crate::policy::KnownElement;
 use crate::snapshot::Snapshot;
@@ -12,7 +12,7 @@ use crate::text::clip;
 
 /// Scans the definitions of all servers and prints the findings. Returns the listed elements;
 /// `None` if a server cannot be listed, or a finding is grave.
-pub(super) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
+pub(crate) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
     let look =
         |snapshot: &Arc<Snapshot>| print_findings(snapshot).then(|| listed_elements(snapshot));
     match with_listed_servers(scanned_whole(config), look) {

@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use trunkline_import::unified_diff;
 
-use super::stdio::cache_folder;
-use super::{
+use crate::call::ServerName;
+use crate::catalog::{DefinitionDigest, DefinitionKind};
+use crate::cli::stdio::cache_folder;
+use crate::cli::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable,
     report_error, write_to_stdout,
 };
-use crate::call::ServerName;
-use crate::catalog::{DefinitionDigest, DefinitionKind};
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
 
 /// Compare and approve the definitions of servers
 #[derive(Debug, Args)]
-pub(super) struct PinArgs {
+pub(crate) struct PinArgs {
     #[command(flatten)]
     config: ConfigOption,
     #[command(subcommand)]
@@ -51,7 +51,7 @@ enum PinCommand {
     },
 }
 
-pub(super) fn run(args: PinArgs) -> ExitCode {
+pub(crate) fn run(args: PinArgs) -> ExitCode {
     let PinArgs { config, command } = args;
     let common = CommonArgs { config, listen: None, log: None };
     let config = match common.read_config() {

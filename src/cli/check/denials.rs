@@ -1,15 +1,14 @@
 //! Elements denied by rules, for the output of `trunkline check`.
 
-use super::CommonArgs;
-use super::printable;
 use crate::catalog::Kind;
+use crate::cli::{CommonArgs, printable};
 use crate::config::Config;
 use crate::policy::{BaselineFolder, BaselineRecord, KnownElement, survey_denials};
 use crate::snapshot::Snapshot;
 
 /// Lists the elements that are known without a connection: tools with settings of their own, and
 /// those of stored baselines. Another check reports faults of the baselines.
-pub(super) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<KnownElement> {
+pub(crate) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<KnownElement> {
     let mut known = Vec::new();
     let folder = config.gateway.baseline_folder().filter(|folder| folder.exists());
     let folder = folder.and_then(|folder| BaselineFolder::open(folder, &common.config.path).ok());
@@ -29,7 +28,7 @@ pub(super) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<K
 }
 
 /// Lists the elements of all servers that have listed.
-pub(super) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
+pub(crate) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
     let mut known = Vec::new();
     for member in snapshot.servers() {
         let Some(list) = member.server.list() else { continue };
@@ -42,7 +41,7 @@ pub(super) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
 }
 
 /// Describes the matches of each pattern in the rules that deny, one line for each.
-pub(super) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> String {
+pub(crate) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> String {
     known.sort_unstable();
     known.dedup();
     let denials = survey_denials(config, &known);

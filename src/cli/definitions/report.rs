@@ -13,11 +13,11 @@ use jiff::{Span, Timestamp};
 use serde::Deserialize;
 
 use super::listed::{unlisted_servers, with_listed_servers};
-use super::{
+use crate::call::ServerName;
+use crate::cli::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, printable, report_error,
     write_to_stdout,
 };
-use crate::call::ServerName;
 use crate::config::Config;
 use crate::snapshot::{ServerTokens, TokenReport, ToolTokens};
 
@@ -26,7 +26,7 @@ use crate::snapshot::{ServerTokens, TokenReport, ToolTokens};
 /// Reads the audit log for calls, starts all servers of the configuration to list their tools, and
 /// prints the lines of TOML that hide the tools without calls.
 #[derive(Debug, Args)]
-pub(super) struct ReportArgs {
+pub(crate) struct ReportArgs {
     #[command(flatten)]
     config: ConfigOption,
     /// The number of past days
@@ -46,7 +46,7 @@ enum ReportError {
     Read { path: PathBuf, source: io::Error },
 }
 
-pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
+pub(crate) fn report_unused(args: &ReportArgs) -> ExitCode {
     let common = CommonArgs::with_config(args.config.path.clone());
     let config = match common.read_config() {
         Ok(config) => config,

@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::listed::{unlisted_servers, with_listed_servers};
-use super::{
+use crate::call::ProfileName;
+use crate::catalog::ToolSignature;
+use crate::cli::{
     CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable, report_error,
     write_to_stdout,
 };
-use crate::call::ProfileName;
-use crate::catalog::ToolSignature;
 use crate::snapshot::{ProfileTokens, Snapshot, TokenReport};
 
 /// List the tools that clients see, and the tokens that they take up
 ///
 /// Starts all servers of the configuration, lists their tools and stops them again.
 #[derive(Debug, Args)]
-pub(super) struct ToolsArgs {
+pub(crate) struct ToolsArgs {
     #[command(flatten)]
     config: ConfigOption,
     /// The profile of the clients
@@ -31,7 +31,7 @@ pub(super) struct ToolsArgs {
     tokens: bool,
 }
 
-pub(super) fn list_tools(args: &ToolsArgs) -> ExitCode {
+pub(crate) fn list_tools(args: &ToolsArgs) -> ExitCode {
     let common = CommonArgs::with_config(args.config.path.clone());
     let config = match common.read_config() {
         Ok(config) => config,

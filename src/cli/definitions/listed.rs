@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::serve::guardian;
+use crate::cli::serve::guardian;
 use crate::config::{Config, StartChoice};
 use crate::pipeline::own_info;
 use crate::policy::DefinitionGuard;
@@ -16,7 +16,7 @@ use crate::upstream::ServerContext;
 ///
 /// # Errors
 /// If no threads can be started.
-pub(super) fn with_listed_servers<T>(
+pub(crate) fn with_listed_servers<T>(
     mut config: Config,
     look: impl FnOnce(&Arc<Snapshot>) -> T,
 ) -> io::Result<T> {
@@ -40,7 +40,7 @@ pub(super) fn with_listed_servers<T>(
 }
 
 /// Returns a line for each server that could not be listed, with the reason.
-pub(super) fn unlisted_servers(snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn unlisted_servers(snapshot: &Snapshot) -> Vec<String> {
     let silent = snapshot.servers().filter(|member| member.server.list().is_none());
     let lines = silent.map(|member| {
         let name = &member.config.name;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use trunkline_import::{EditedFileError, MAX_DOCUMENT, UndoOutcome, undo_write};
 
-use super::{FAILURE_EXIT, report_error, write_to_stdout};
+use crate::cli::{FAILURE_EXIT, report_error, write_to_stdout};
 
 /// Restores each file that a command has written, and reports it. A file that cannot be restored
 /// does not affect the others.
-pub(super) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
+pub(crate) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     for path in paths {

@@ -1,0 +1,4 @@
+//! Edits of `gateway.toml` by commands, and their reversal.
+
+pub(crate) mod gateway_file;
+pub(crate) mod undo;
