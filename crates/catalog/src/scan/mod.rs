@@ -5,18 +5,9 @@
 //! Rules that legitimate definitions break, too, count only together, and rules about words only
 //! within one passage: the documentation of a large API has most of these words somewhere.
 
-mod characters;
-mod ciphers;
-mod confusables;
-mod decoding;
-mod disguises;
-mod english;
-mod folding;
-mod instructions;
-mod languages;
-mod latin_words;
+mod forms;
+mod orders;
 mod rule;
-mod script_words;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -29,11 +20,11 @@ use trunkline_jsonrpc::parse_strict;
 
 use crate::kind::MAX_ITEM_DEPTH;
 
-pub use confusables::ConfusableNames;
+pub use forms::confusables::ConfusableNames;
 pub use rule::ScanRule;
 
-use folding::fold_text;
-use instructions::FoundOrders;
+use forms::folding::fold_text;
+use orders::instructions::FoundOrders;
 use texts::DefinitionTexts;
 
 /// The findings of a scan in one definition.
@@ -56,11 +47,11 @@ impl ScanFindings {
             DefinitionTexts::from_text(&unread)
         };
         let mut found = Self::default();
-        if confusables::mixes_alphabets(name) {
+        if forms::confusables::mixes_alphabets(name) {
             found.add(ScanRule::MixedAlphabets);
         }
         let mut orders = found.search_each(&texts.all);
-        disguises::find_disguised(&texts, &mut orders, &mut found);
+        forms::disguises::find_disguised(&texts, &mut orders, &mut found);
         found.passage = orders.heaviest_passage();
         orders.rules().for_each(|rule| found.add(rule));
         found
@@ -74,7 +65,7 @@ impl ScanFindings {
         let (mut place, mut read) = (0, 0);
         for text in texts {
             let known = searched.entry(text).or_insert_with(|| {
-                characters::find_hidden(text, self);
+                forms::characters::find_hidden(text, self);
                 let clipped = clip(text, MAX_SEARCHED_BYTES - read);
                 read += clipped.len();
                 if clipped.len() < text.len() {

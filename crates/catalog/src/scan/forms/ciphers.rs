@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// Returns the text with spaced letters joined into words, if it has any: `i g n o r e`.
-pub(super) fn join_spaced(folded: &str) -> Option<String> {
+pub(crate) fn join_spaced(folded: &str) -> Option<String> {
     let mut joined = String::with_capacity(folded.len());
     let mut rest = folded;
     let mut has_joined = false;
@@ -66,7 +66,7 @@ fn read_spaced_run(text: &str) -> (String, usize) {
 
 /// Returns the text with digits and signs within words as the letters that they resemble, once for
 /// each letter that a one can be.
-pub(super) fn read_digits(folded: &str) -> Vec<String> {
+pub(crate) fn read_digits(folded: &str) -> Vec<String> {
     let bytes = folded.as_bytes();
     let has_some = bytes.windows(2).any(|pair| {
         pair.iter().any(u8::is_ascii_lowercase) && pair.iter().any(|byte| is_digit_letter(*byte))
@@ -105,7 +105,7 @@ fn read_digit(c: char, one: char) -> char {
 }
 
 /// Returns the readings of a text in ciphers of letters: shifted, mirrored or reversed.
-pub(super) fn read_ciphers(folded: &str) -> Vec<String> {
+pub(crate) fn read_ciphers(folded: &str) -> Vec<String> {
     let Some(pattern) = CIPHER_WORDS.as_ref() else { return Vec::new() };
     let mut found: Vec<LetterCipher> = Vec::new();
     for word in pattern.find_iter(folded) {
@@ -124,7 +124,7 @@ pub(super) fn read_ciphers(folded: &str) -> Vec<String> {
 }
 
 /// Returns the text with upside-down letters turned, if it has any.
-pub(super) fn turn_upside_down(text: &str) -> Option<String> {
+pub(crate) fn turn_upside_down(text: &str) -> Option<String> {
     let turned = text.chars().filter(|c| TURNED_ONLY.contains(*c)).count();
     if turned < MIN_TURNED {
         return None;

@@ -11,7 +11,7 @@ use unicode_security::confusable_detection::skeleton;
 use trunkline_core::text::is_invisible;
 
 /// Returns the text in lower case, without accents and invisible characters.
-pub(super) fn fold_text(text: &str) -> String {
+pub(crate) fn fold_text(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
@@ -23,7 +23,7 @@ pub(super) fn fold_text(text: &str) -> String {
 }
 
 /// Returns a pattern in the form of the texts that it searches. Its ASCII characters are unchanged.
-pub(super) fn fold_pattern(pattern: &str) -> String {
+pub(crate) fn fold_pattern(pattern: &str) -> String {
     let mut folded = String::with_capacity(pattern.len());
     for c in pattern.chars().nfc() {
         if c.is_ascii() { folded.push(c) } else { push_plain(c, &mut folded) }
@@ -33,7 +33,7 @@ pub(super) fn fold_pattern(pattern: &str) -> String {
 
 /// Returns the text with compatibility characters and lookalike letters replaced (NFKC and the
 /// confusables of UTS 39), or `None` if that is the text itself.
-pub(super) fn fold_lookalikes(text: &str) -> Option<String> {
+pub(crate) fn fold_lookalikes(text: &str) -> Option<String> {
     if text.is_ascii() {
         return None;
     }

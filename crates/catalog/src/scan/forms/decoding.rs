@@ -6,7 +6,7 @@ use data_encoding::{BASE32_NOPAD, BASE64_NOPAD, BASE64URL_NOPAD};
 use regex::{Captures, Match, Regex};
 
 /// Returns the text with its escape sequences decoded, if it has any.
-pub(super) fn decode_escapes(text: &str) -> Option<String> {
+pub(crate) fn decode_escapes(text: &str) -> Option<String> {
     if !text.contains(['%', '&', '\\', '=']) && !text.contains("U+") && !text.contains("u+") {
         return None;
     }
@@ -65,7 +65,7 @@ fn decode_units(units: &(impl Iterator<Item = u32> + Clone)) -> Option<String> {
 }
 
 /// Returns the text without the tags of HTML, if it has any.
-pub(super) fn strip_markup(text: &str) -> Option<String> {
+pub(crate) fn strip_markup(text: &str) -> Option<String> {
     if !text.contains('<') {
         return None;
     }
@@ -80,7 +80,7 @@ pub(super) fn strip_markup(text: &str) -> Option<String> {
 }
 
 /// Returns the texts that words and numbers of a text encode.
-pub(super) fn decode_words(text: &str) -> Vec<String> {
+pub(crate) fn decode_words(text: &str) -> Vec<String> {
     let mut decoded = Vec::new();
     for pattern in NUMBER_LISTS.iter() {
         let found = pattern.find_iter(text).map(|found| found.as_str());
@@ -202,7 +202,7 @@ fn is_text(text: &str) -> bool {
 }
 
 /// Returns true for a text of several words.
-pub(super) fn is_sentence(text: &str) -> bool {
+pub(crate) fn is_sentence(text: &str) -> bool {
     let has_letters = text.chars().filter(|c| c.is_alphabetic()).count() * 2 > text.len() / 2;
     text.matches(' ').count() >= 2 && has_letters
 }

@@ -3,7 +3,7 @@
 use super::languages::{LanguageWords, VerbPlace};
 
 /// The languages.
-pub(super) static LATIN_LANGUAGES: &[LanguageWords] = &[
+pub(crate) static LATIN_LANGUAGES: &[LanguageWords] = &[
     // German.
     LanguageWords {
         ignore: r"\b(?:ignorier|vergiss|vergesst|vergessen sie|missacht|ubergeh|verwirf|setze? dich hinweg|halte dich nicht an|befolge nicht|beachte nicht)",

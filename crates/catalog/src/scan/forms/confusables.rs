@@ -10,7 +10,7 @@ use trunkline_protocol::call::{NativeName, ServerName};
 use crate::Kind;
 
 /// Returns true if a word of a name mixes alphabets that are not written together.
-pub(super) fn mixes_alphabets(name: &str) -> bool {
+pub(crate) fn mixes_alphabets(name: &str) -> bool {
     let words = name.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_ascii()).any(|word| !word.is_single_script())
 }

@@ -1,6 +1,6 @@
 //! The search for orders for a model, in the words that attacks use.
 //!
-//! Each pattern takes time linear in the text, which [`fold_text`](super::folding::fold_text) has
+//! Each pattern takes time linear in the text, which [`fold_text`](crate::scan::forms::folding::fold_text) has
 //! folded.
 
 use std::collections::HashMap;
@@ -8,18 +8,18 @@ use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::ScanRule;
 use super::english::{ENGLISH_RULES, SQUEEZED_RULES};
-use super::folding::fold_pattern;
 use super::languages::{latin_rules, script_rules};
+use crate::scan::ScanRule;
+use crate::scan::forms::folding::fold_pattern;
 
 /// The orders in a text, and their positions.
 #[derive(Debug, Default)]
-pub(super) struct FoundOrders(Vec<(usize, ScanRule)>);
+pub(crate) struct FoundOrders(Vec<(usize, ScanRule)>);
 
 impl FoundOrders {
     /// Finds the orders in a folded text.
-    pub(super) fn search(folded: &str) -> Self {
+    pub(crate) fn search(folded: &str) -> Self {
         let mut found = Self::default();
         found.search_for(&RULE_PATTERNS, folded);
         if !folded.is_ascii() {
@@ -30,7 +30,7 @@ impl FoundOrders {
 
     /// Finds orders in a folded text with separated letters: `i-g-n-o-r-e`, or half of a word in
     /// another field.
-    pub(super) fn search_squeezed(folded: &str) -> Self {
+    pub(crate) fn search_squeezed(folded: &str) -> Self {
         let mut found = Self::default();
         let squeezed = squeeze_text(folded);
         found.search_for(&SQUEEZED_PATTERNS, &squeezed);
@@ -54,17 +54,17 @@ impl FoundOrders {
     }
 
     /// Adds the orders of a text that begins at this position.
-    pub(super) fn add(&mut self, other: &Self, start: usize) {
+    pub(crate) fn add(&mut self, other: &Self, start: usize) {
         self.0.extend(other.0.iter().map(|(place, rule)| (start + place, *rule)));
     }
 
     /// Returns the orders that break a rule outside `known`.
-    pub(super) fn without(&self, known: &[ScanRule]) -> Self {
+    pub(crate) fn without(&self, known: &[ScanRule]) -> Self {
         Self(self.0.iter().filter(|(_, rule)| !known.contains(rule)).copied().collect())
     }
 
     /// The weight of the passage that breaks most rules. Each rule counts once.
-    pub(super) fn heaviest_passage(&mut self) -> u32 {
+    pub(crate) fn heaviest_passage(&mut self) -> u32 {
         self.0.sort_unstable();
         let mut near: HashMap<ScanRule, usize> = HashMap::new();
         let (mut weight, mut heaviest) = (0, 0);
@@ -89,7 +89,7 @@ impl FoundOrders {
     }
 
     /// The rules that are broken.
-    pub(super) fn rules(&self) -> impl Iterator<Item = ScanRule> {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = ScanRule> {
         self.0.iter().map(|(_, rule)| *rule)
     }
 }

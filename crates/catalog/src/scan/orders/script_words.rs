@@ -3,7 +3,7 @@
 use super::languages::{LanguageWords, VerbPlace};
 
 /// The languages.
-pub(super) static SCRIPT_LANGUAGES: &[LanguageWords] = &[
+pub(crate) static SCRIPT_LANGUAGES: &[LanguageWords] = &[
     // Russian.
     LanguageWords {
         ignore: r"игнориру|проигнорируй|забудь|забудьте|игнорировать|не обращай внимания|отбрось|пренебреги|не следуй|не соблюдай|не учитывай|отмени",

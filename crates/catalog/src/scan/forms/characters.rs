@@ -2,10 +2,10 @@
 
 use trunkline_core::text::is_invisible;
 
-use super::{ScanFindings, ScanRule};
+use crate::scan::{ScanFindings, ScanRule};
 
 /// Finds hidden characters. Emoji and the scripts that need joiners have legitimate uses of some.
-pub(super) fn find_hidden(text: &str, found: &mut ScanFindings) {
+pub(crate) fn find_hidden(text: &str, found: &mut ScanFindings) {
     if text.is_ascii() {
         return find_escapes(text, found);
     }

@@ -1,10 +1,10 @@
 //! Orders for a model in English.
 
-use super::ScanRule;
+use crate::scan::ScanRule;
 
 /// The patterns of each rule, in lower case and without accents, like the searched text. A dot
 /// matches line ends, too.
-pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
+pub(crate) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
     // Ignore earlier instructions.
     (
         ScanRule::Override,
@@ -261,7 +261,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
 ];
 
 /// Patterns for a text with nothing between its letters; a full stop ends a sentence.
-pub(super) static SQUEEZED_RULES: &[(ScanRule, &str)] = &[
+pub(crate) static SQUEEZED_RULES: &[(ScanRule, &str)] = &[
     (
         ScanRule::Override,
         r"(ignore|disregard|forget|bypass|override)(all|any|every|the|your|my|these|those|of|and)*(previous|prior|earlier|preceding|above|original|initial|system|safety|developer)(and|or|all|any|other|given|user|of|the|system|developer|safety|security)*(instruct|guidel|guidance|prompt|rules|directive|command|polic|restrict|constraint|message)",

@@ -3,50 +3,50 @@
 //! Each language names the words of an order; the rules combine them. Words are in lower case and
 //! without accents, like the searched texts.
 
-use super::ScanRule;
 use super::latin_words::LATIN_LANGUAGES;
 use super::script_words::SCRIPT_LANGUAGES;
+use crate::scan::ScanRule;
 
 /// The words of one language, each field alternatives of a pattern.
-pub(super) struct LanguageWords {
+pub(crate) struct LanguageWords {
     /// Verbs that ask to ignore something.
-    pub(super) ignore: &'static str,
+    pub(crate) ignore: &'static str,
     /// Adjectives of a model's instructions: previous, all, its own.
-    pub(super) earlier: &'static str,
+    pub(crate) earlier: &'static str,
     /// Instructions of a model.
-    pub(super) orders: &'static str,
+    pub(crate) orders: &'static str,
     /// Phrases that ask for silence about something.
-    pub(super) hush: &'static str,
+    pub(crate) hush: &'static str,
     /// The user.
-    pub(super) user: &'static str,
+    pub(crate) user: &'static str,
     /// Verbs that ask to read or pass something on.
-    pub(super) send: &'static str,
+    pub(crate) send: &'static str,
     /// Credentials.
-    pub(super) secrets: &'static str,
+    pub(crate) secrets: &'static str,
     /// The conversation, or the system prompt.
-    pub(super) talk: &'static str,
+    pub(crate) talk: &'static str,
     /// Phrases that ask to act without a question.
-    pub(super) unasked: &'static str,
+    pub(crate) unasked: &'static str,
     /// The order of words.
-    pub(super) verbs: VerbPlace,
+    pub(crate) verbs: VerbPlace,
 }
 
 /// The position of a verb in an order.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum VerbPlace {
+pub(crate) enum VerbPlace {
     BeforeObject,
     AfterObject,
     Either,
 }
 
 /// Returns the patterns of languages that are written in Latin letters.
-pub(super) fn latin_rules() -> impl Iterator<Item = (ScanRule, String)> {
+pub(crate) fn latin_rules() -> impl Iterator<Item = (ScanRule, String)> {
     let copies = (ScanRule::Redirection, HIDDEN_COPIES.to_owned());
     list_rules(LATIN_LANGUAGES).chain([copies])
 }
 
 /// Returns the patterns of languages with letters of their own. No ASCII text matches them.
-pub(super) fn script_rules() -> impl Iterator<Item = (ScanRule, String)> {
+pub(crate) fn script_rules() -> impl Iterator<Item = (ScanRule, String)> {
     list_rules(SCRIPT_LANGUAGES)
 }
 

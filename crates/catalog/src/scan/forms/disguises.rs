@@ -11,12 +11,12 @@ use trunkline_core::text::clip;
 use super::ciphers::{join_spaced, read_ciphers, read_digits, turn_upside_down};
 use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
 use super::folding::{fold_lookalikes, fold_text};
-use super::instructions::FoundOrders;
-use super::texts::{DefinitionTexts, join_windows};
-use super::{HELD_WEIGHT, MAX_SEARCHED_BYTES, REPORTED_WEIGHT, ScanFindings, ScanRule};
+use crate::scan::orders::instructions::FoundOrders;
+use crate::scan::texts::{DefinitionTexts, join_windows};
+use crate::scan::{HELD_WEIGHT, MAX_SEARCHED_BYTES, REPORTED_WEIGHT, ScanFindings, ScanRule};
 
 /// Finds disguised orders in the texts of a definition, and adds them to those in plain sight.
-pub(super) fn find_disguised(
+pub(crate) fn find_disguised(
     texts: &DefinitionTexts,
     orders: &mut FoundOrders,
     found: &mut ScanFindings,
@@ -198,8 +198,8 @@ const MIN_READ_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use super::super::texts::MAX_SPLIT;
     use super::*;
+    use crate::scan::texts::MAX_SPLIT;
 
     #[test]
     fn changed_lines_are_searched_with_their_neighbours() {
