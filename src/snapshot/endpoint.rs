@@ -6,7 +6,8 @@ use crate::clock;
 use crate::config::ProfileConfig;
 use crate::identity::Credential;
 
-use super::{Snapshot, view_cache};
+use super::Snapshot;
+use super::views::view_cache;
 
 impl Snapshot {
     /// Returns the endpoint at a profile's URL, with the query of that URL.

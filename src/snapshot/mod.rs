@@ -8,31 +8,23 @@
 //! view without a profile, a query, rights or lists for certain clients is compiled with the
 //! snapshot, the others when they are first needed. `identity` authenticates callers, and `policy` admits calls.
 
-mod counts;
-mod departed_tools;
 mod diff;
-mod discovery;
 mod embeddings;
 mod endpoint;
-mod known_clients;
-mod listing;
 mod losses;
-mod operations;
+mod measures;
 mod publish;
-mod token_counter;
-mod tokens;
-mod view;
-mod view_cache;
+mod views;
 
 pub use diff::{ReloadPlan, plan};
-pub use discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
 pub use embeddings::{Embedder, EmbedderReport};
-pub use listing::PreparedListing;
 pub use losses::{LossFault, ProtectionLoss, find_losses};
-pub use operations::Operations;
+pub use measures::operations::Operations;
+pub use measures::tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};
 pub use publish::{Snapshots, StartUp};
-pub use tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};
-pub use view::{Digests, View, ViewKey};
+pub use views::discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
+pub use views::listing::PreparedListing;
+pub use views::view::{Digests, View, ViewKey};
 
 use std::sync::Arc;
 
@@ -47,10 +39,12 @@ use crate::policy::{DefinitionScreen, Policy, RequestedElement};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
-use counts::PrincipalCounts;
-use departed_tools::DepartedTools;
-use view::ViewedTool;
-use view_cache::{ScreenedLists, ServerLists, VersionedKey, ViewBuilder, ViewCache, ViewLimits};
+use measures::counts::PrincipalCounts;
+use views::departed_tools::DepartedTools;
+use views::view::ViewedTool;
+use views::view_cache::{
+    ScreenedLists, ServerLists, VersionedKey, ViewBuilder, ViewCache, ViewLimits,
+};
 
 /// The state that one call uses from its start to its end.
 pub struct Snapshot {

@@ -24,7 +24,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
 use crate::upstream::{self, ServerContext, SubscriptionHub};
 
-use super::view_cache::ViewBuilder;
+use super::views::view_cache::ViewBuilder;
 use super::{ReloadPlan, Snapshot, plan};
 
 use parts::SnapshotParts;

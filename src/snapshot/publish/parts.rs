@@ -14,10 +14,12 @@ use crate::policy::{
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
 
-use super::super::counts::PrincipalCounts;
-use super::super::departed_tools::DepartedTools;
-use super::super::view_cache::{ScreenedLists, ServerLists, ViewBuilder, ViewCache, ViewLimits};
 use super::super::{Operations, Snapshot, SnapshotServer};
+use crate::snapshot::measures::counts::PrincipalCounts;
+use crate::snapshot::views::departed_tools::DepartedTools;
+use crate::snapshot::views::view_cache::{
+    ScreenedLists, ServerLists, ViewBuilder, ViewCache, ViewLimits,
+};
 
 /// The inputs of a snapshot.
 pub(super) struct SnapshotParts {

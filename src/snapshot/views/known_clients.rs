@@ -6,7 +6,7 @@ use crate::config::ToolAppetite;
 
 /// Returns the number of tools that a client supports, by the name and version in its `clientInfo`;
 /// `None` if it is unknown.
-pub(super) fn known_appetite(name: &str, version: &str) -> Option<ToolAppetite> {
+pub(crate) fn known_appetite(name: &str, version: &str) -> Option<ToolAppetite> {
     let name = name.to_ascii_lowercase();
     let known = KNOWN_CLIENTS.iter().find(|known| {
         let is_named = match known.name.strip_suffix('*') {

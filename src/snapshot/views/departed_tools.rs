@@ -18,11 +18,11 @@ use crate::catalog::{Kind, Scope, Selection};
 use crate::identity::Identity;
 
 use super::view_cache::is_configured;
-use super::{Snapshot, View, ViewKey};
+use crate::snapshot::{Snapshot, View, ViewKey};
 
 /// Tools that have left views within the last ten minutes, within limits.
 #[derive(Default)]
-pub(super) struct DepartedTools(Mutex<HashMap<ViewKey, ViewMemory>>);
+pub(crate) struct DepartedTools(Mutex<HashMap<ViewKey, ViewMemory>>);
 
 /// Remembered tools of the views of one key.
 struct ViewMemory {
@@ -60,7 +60,7 @@ struct DepartedTool {
 impl DepartedTools {
     /// Remembers the tools of the views of `before` that the views of `next` may no longer show. If
     /// a tool still exists, calls find it in the catalog first.
-    pub(super) fn note(&self, before: &Snapshot, next: &Snapshot, now: Instant) {
+    pub(crate) fn note(&self, before: &Snapshot, next: &Snapshot, now: Instant) {
         let mut all = self.0.lock();
         remember_views(&mut all, before, now);
         for (key, memory) in &mut *all {
@@ -83,7 +83,7 @@ impl DepartedTools {
     }
 
     /// Returns true if a view of this key showed a tool to this principal until a moment ago.
-    pub(super) fn has(&self, key: &ViewKey, who: &Principal, name: &str, now: Instant) -> bool {
+    pub(crate) fn has(&self, key: &ViewKey, who: &Principal, name: &str, now: Instant) -> bool {
         let all = self.0.lock();
         let tool = all.get(key).and_then(|memory| memory.departed.get(name));
         tool.is_some_and(|tool| {

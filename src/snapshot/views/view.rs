@@ -11,8 +11,8 @@ use crate::mcp::Era;
 use crate::policy::{CallerRights, RequestedElement};
 use crate::telemetry::metrics::ToolMetrics;
 
-use super::PreparedListing;
 use super::discovery::Discovery;
+use crate::snapshot::PreparedListing;
 
 /// The key of a view. Clients with equal keys see the same catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -39,40 +39,40 @@ pub struct View {
     pub listings: ByKind<PreparedListing>,
     /// The servers' lists that the view was built from; servers that have never
     /// listed are missing.
-    pub(super) lists: Named<ServerName, Arc<ServerList>>,
+    pub(crate) lists: Named<ServerName, Arc<ServerList>>,
     /// The raw `serverInfo` that replaces the one in a server's results, where the server's own is
     /// not used.
-    pub(super) infos: HashMap<ServerName, Bytes>,
+    pub(crate) infos: HashMap<ServerName, Bytes>,
     /// Discovery of the tools; `None` if all are listed.
     pub discovery: Option<Discovery>,
     /// True if a large result that a client already has is answered with a reference.
     pub refers_to_repeats: bool,
     /// Data for calls of the tools besides the catalog.
-    pub(super) tools: Named<PublicName, ViewedTool>,
+    pub(crate) tools: Named<PublicName, ViewedTool>,
     /// The rights of the view's clients; `None` if there are no rules.
-    pub(super) rights: Option<CallerRights>,
+    pub(crate) rights: Option<CallerRights>,
     /// The selection that the view shows.
-    pub(super) scope: Scope,
+    pub(crate) scope: Scope,
     /// Cache scope of the view's lists.
-    pub(super) audience: CacheScope,
+    pub(crate) audience: CacheScope,
 }
 
 /// Data for calls of a tool besides the catalog.
 #[derive(Debug)]
-pub(super) struct ViewedTool {
+pub(crate) struct ViewedTool {
     /// Its metric handles.
-    pub(super) metrics: Arc<ToolMetrics>,
+    pub(crate) metrics: Arc<ToolMetrics>,
     /// The tool in the form that rules use, from its first call on.
     requested: OnceLock<Arc<RequestedElement>>,
 }
 
 impl ViewedTool {
-    pub(super) fn new(metrics: Arc<ToolMetrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<ToolMetrics>) -> Self {
         Self { metrics, requested: OnceLock::new() }
     }
 
     /// Returns the tool in the form that rules use, with their decisions about it.
-    pub(super) fn requested(
+    pub(crate) fn requested(
         &self,
         rights: &CallerRights,
         entry: &ToolEntry,

@@ -20,11 +20,11 @@ use crate::config::{
     DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, SlimConfig, ToolAppetite,
 };
 
-use super::embeddings::{Embedder, TextDigest};
 use super::known_clients::known_appetite;
-use super::token_counter::TokenCounter;
-use super::tokens::TokenLedger;
-use super::{Digests, PreparedListing, Snapshot, View};
+use crate::snapshot::embeddings::{Embedder, TextDigest};
+use crate::snapshot::measures::token_counter::TokenCounter;
+use crate::snapshot::measures::tokens::TokenLedger;
+use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 
 /// The discovery of a view's tools.
 pub struct Discovery {
@@ -94,7 +94,7 @@ pub struct FoundElement {
 
 impl Discovery {
     /// Creates the discovery of a profile; `None` if its tools are all listed.
-    pub(super) fn of(
+    pub(crate) fn of(
         profile: Option<&ProfileConfig>,
         most: Freshness,
         info: &Bytes,
@@ -218,7 +218,7 @@ impl Snapshot {
 
     /// Requests the vectors of the tools that profiles show, so that the first searches have them.
     /// Takes up to a second.
-    pub(super) fn want_vectors(&self) {
+    pub(crate) fn want_vectors(&self) {
         for profile in self.config.profiles.iter().filter(|profile| profile.has_meta_tools()) {
             self.prepare_vectors(&self.profile_view(&profile.name), Kind::Tools);
         }
@@ -244,7 +244,7 @@ impl View {
     }
 
     /// Returns the tools for a client with unknown capabilities.
-    pub(super) fn usual_list(&self) -> &CatalogList {
+    pub(crate) fn usual_list(&self) -> &CatalogList {
         let discovery = self.discovery.as_ref();
         let form = discovery.and_then(|discovery| discovery.form_for(&self.catalog, || None));
         self.list_in_form(form)
@@ -285,7 +285,7 @@ impl View {
 
     /// Counts the tokens of the list of all tools, far enough to compare them with the budget.
     /// Takes up to a second.
-    pub(super) fn count_tokens(&self, ledger: &TokenLedger) {
+    pub(crate) fn count_tokens(&self, ledger: &TokenLedger) {
         let Some(discovery) = &self.discovery else { return };
         if discovery.choice != DiscoveryChoice::Auto {
             return;

@@ -5,28 +5,28 @@ use tiktoken_rs::{CoreBPE, o200k_base};
 /// Counts tokens as one family of models does (`o200k_base`); others differ by some per cent.
 ///
 /// Its vocabulary takes up some 60 MB, so counters are dropped after use.
-pub(super) struct TokenCounter {
+pub(crate) struct TokenCounter {
     vocabulary: Option<CoreBPE>,
 }
 
 impl TokenCounter {
     /// Loads the vocabulary, which takes some tenths of a second.
-    pub(super) fn load() -> Self {
+    pub(crate) fn load() -> Self {
         Self { vocabulary: o200k_base().ok() }
     }
 
     /// The usual number of tokens of a text of this many bytes.
-    pub(super) fn usual_count(bytes: usize) -> usize {
+    pub(crate) fn usual_count(bytes: usize) -> usize {
         bytes.div_ceil(BYTES_PER_TOKEN)
     }
 
     /// The usual number of bytes of this many tokens.
-    pub(super) fn usual_size(tokens: usize) -> usize {
+    pub(crate) fn usual_size(tokens: usize) -> usize {
         tokens.saturating_mul(BYTES_PER_TOKEN)
     }
 
     /// The number of tokens, by estimate.
-    pub(super) fn count(&self, text: &str) -> usize {
+    pub(crate) fn count(&self, text: &str) -> usize {
         match &self.vocabulary {
             Some(vocabulary) => vocabulary.encode_ordinary(text).len(),
             None => Self::usual_count(text.len()),

@@ -19,7 +19,7 @@ use crate::catalog::{CatalogList, Kind, listed_name};
 use crate::config::DiscoveryChoice;
 
 use super::token_counter::TokenCounter;
-use super::{Snapshot, View, ViewKey};
+use crate::snapshot::{Snapshot, View, ViewKey};
 
 /// The tokens of all tools, of servers and of profiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl ProfileTokens {
 
 /// Token counts of definitions, by content, and the newest report.
 #[derive(Default)]
-pub(super) struct TokenLedger {
+pub(crate) struct TokenLedger {
     counts: Mutex<HashMap<u64, usize>>,
     hasher: RandomState,
     newest: ArcSwapOption<TokenReport>,
@@ -122,7 +122,7 @@ impl TokenLedger {
     }
 
     /// Counts the tokens of a list.
-    pub(super) fn count_list(&self, list: &CatalogList) -> usize {
+    pub(crate) fn count_list(&self, list: &CatalogList) -> usize {
         self.count_elements(list).iter().sum()
     }
 
@@ -217,13 +217,13 @@ impl Snapshot {
     }
 
     /// Returns the view of a profile, as far as the configuration determines it.
-    pub(super) fn profile_view(&self, name: &ProfileName) -> Arc<View> {
+    pub(crate) fn profile_view(&self, name: &ProfileName) -> Arc<View> {
         let profile = self.profile(name.as_str()).map(|_| name.clone());
         let endpoint = Endpoint { profile, narrowing: None };
         self.configured_view(&ViewKey { endpoint, ..ViewKey::default() })
     }
 
-    pub(super) fn token_ledger(&self) -> &TokenLedger {
+    pub(crate) fn token_ledger(&self) -> &TokenLedger {
         self.views.token_ledger()
     }
 

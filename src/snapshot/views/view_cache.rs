@@ -18,46 +18,46 @@ use crate::shares::Holder;
 use crate::telemetry::metrics::Metrics;
 
 use super::discovery::Discovery;
-use super::embeddings::EmbedderCell;
-use super::tokens::TokenLedger;
 use super::view::ViewedTool;
-use super::{PreparedListing, View, ViewKey};
+use crate::snapshot::embeddings::EmbedderCell;
+use crate::snapshot::measures::tokens::TokenLedger;
+use crate::snapshot::{PreparedListing, View, ViewKey};
 
 /// The last known list of each server that has listed.
-pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
+pub(crate) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
 /// Limits of a view: a profile, the query of a URL, and the rights of its clients.
 #[derive(Clone, Copy, Default)]
-pub(super) struct ViewLimits<'a> {
-    pub(super) profile: Option<&'a ProfileConfig>,
+pub(crate) struct ViewLimits<'a> {
+    pub(crate) profile: Option<&'a ProfileConfig>,
     /// The query of a URL.
-    pub(super) narrowing: Option<&'a str>,
-    pub(super) rights: Option<&'a CallerRights>,
+    pub(crate) narrowing: Option<&'a str>,
+    pub(crate) rights: Option<&'a CallerRights>,
 }
 
 /// The lists of a view's servers, and the screen that holds definitions back.
-pub(super) struct ScreenedLists<'a> {
-    pub(super) lists: &'a ServerLists,
-    pub(super) screen: &'a DefinitionScreen,
+pub(crate) struct ScreenedLists<'a> {
+    pub(crate) lists: &'a ServerLists,
+    pub(crate) screen: &'a DefinitionScreen,
 }
 
 /// Builds views.
 #[derive(Clone)]
-pub(super) struct ViewBuilder {
-    pub(super) metrics: Arc<Metrics>,
+pub(crate) struct ViewBuilder {
+    pub(crate) metrics: Arc<Metrics>,
     /// The gateway's raw `serverInfo`.
-    pub(super) info: Bytes,
+    pub(crate) info: Bytes,
     /// The tokens of definitions.
-    pub(super) tokens: Arc<TokenLedger>,
+    pub(crate) tokens: Arc<TokenLedger>,
     /// The vectors of definitions.
-    pub(super) embedders: Arc<EmbedderCell>,
+    pub(crate) embedders: Arc<EmbedderCell>,
 }
 
 impl ViewBuilder {
     /// Builds the view of these lists for a profile, narrowed by a query and by the rights of its
     /// clients; without any, the view of everything. `audience` is the cache scope of these lists.
     /// It becomes private if clients authenticate or have rights.
-    pub(super) fn build_view(
+    pub(crate) fn build_view(
         &self,
         config: &Config,
         limits: ViewLimits<'_>,
@@ -134,7 +134,7 @@ impl ViewBuilder {
 /// A view that the configuration alone determines has no holder. The others are charged to the
 /// client that first requested them, because clients can make up any number of queries and
 /// abilities: a client's new views evict its own views before those of others.
-pub(super) struct ViewCache {
+pub(crate) struct ViewCache {
     maker: ViewBuilder,
     /// Limit of the views of one holder.
     each: usize,
@@ -162,13 +162,13 @@ struct CachedView {
 
 /// The key of a view, and the version of the lists that it needs.
 #[derive(Clone, Copy)]
-pub(super) struct VersionedKey<'a> {
-    pub(super) key: &'a ViewKey,
-    pub(super) version: u64,
+pub(crate) struct VersionedKey<'a> {
+    pub(crate) key: &'a ViewKey,
+    pub(crate) version: u64,
 }
 
 impl ViewCache {
-    pub(super) fn new(maker: ViewBuilder, config: &Config) -> Self {
+    pub(crate) fn new(maker: ViewBuilder, config: &Config) -> Self {
         let each = if config.share_of(MAX_CACHED_VIEWS) < MAX_CACHED_VIEWS {
             MAX_VIEWS_PER_CLIENT
         } else {
@@ -179,7 +179,7 @@ impl ViewCache {
 
     /// Returns the view of a key, of this version or a newer one. Concurrent callers may build it
     /// twice. Only a view that the configuration determines may have no `context`.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         versioned: VersionedKey<'_>,
         context: Option<&Context>,
@@ -197,12 +197,12 @@ impl ViewCache {
         view
     }
 
-    pub(super) fn token_ledger(&self) -> &TokenLedger {
+    pub(crate) fn token_ledger(&self) -> &TokenLedger {
         &self.maker.tokens
     }
 
     /// Returns all views, by their keys.
-    pub(super) fn all(&self) -> Vec<(ViewKey, Arc<View>)> {
+    pub(crate) fn all(&self) -> Vec<(ViewKey, Arc<View>)> {
         let made = self.made();
         made.views.iter().map(|(key, cached)| (key.clone(), Arc::clone(&cached.view))).collect()
     }
@@ -273,7 +273,7 @@ impl CachedViews {
 
 /// Returns true if the configuration alone determines a view: neither a query, nor a client's
 /// abilities, account or rights.
-pub(super) fn is_configured(key: &ViewKey) -> bool {
+pub(crate) fn is_configured(key: &ViewKey) -> bool {
     let is_own = key.abilities.is_some() || key.account.is_some() || key.rights.is_some();
     key.endpoint.narrowing.is_none() && !is_own
 }
@@ -299,7 +299,7 @@ impl fmt::Debug for ViewCache {
 }
 
 /// Returns a profile of a configuration.
-pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a ProfileConfig> {
+pub(crate) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a ProfileConfig> {
     config.profiles.iter().find(|profile| profile.name.as_str() == name)
 }
 

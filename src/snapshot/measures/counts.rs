@@ -9,7 +9,7 @@ use crate::telemetry::metrics::{CallMetrics, Metrics};
 /// One handle for each configured client, issuer and profile: requests cannot create
 /// more.
 #[derive(Debug)]
-pub(super) struct PrincipalCounts {
+pub(crate) struct PrincipalCounts {
     clients: Named<Arc<str>, Arc<CallMetrics>>,
     /// One for all users of an issuer, by its name: the number of users is unbounded.
     issuers: Named<Arc<str>, Arc<CallMetrics>>,
@@ -18,7 +18,7 @@ pub(super) struct PrincipalCounts {
 }
 
 impl PrincipalCounts {
-    pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: &Config, metrics: &Metrics) -> Self {
         let clients = config.clients.iter().map(|client| &client.name);
         let issuers = config.issuers.iter().map(|issuer| issuer.name.as_str());
         let profiles = config.profiles.iter().map(|profile| profile.name.clone());
@@ -35,7 +35,7 @@ impl PrincipalCounts {
         }
     }
 
-    pub(super) fn client(&self, who: &Principal) -> Option<&Arc<CallMetrics>> {
+    pub(crate) fn client(&self, who: &Principal) -> Option<&Arc<CallMetrics>> {
         match who {
             Principal::Client(name) => self.clients.get(name),
             Principal::User(_) => self.issuers.get(who.issuer()?),
@@ -43,7 +43,7 @@ impl PrincipalCounts {
         }
     }
 
-    pub(super) fn profile(&self, name: &str) -> Option<&Arc<CallMetrics>> {
+    pub(crate) fn profile(&self, name: &str) -> Option<&Arc<CallMetrics>> {
         self.profiles.get(name)
     }
 }
