@@ -7,29 +7,19 @@
 //! `login` the endpoints of relayed logins. This module differs from `listener`, which parses no
 //! MCP message, and from `pipeline`, which knows no HTTP.
 
-mod body;
-mod budget;
-mod caller;
-mod challenge;
+mod access;
 mod connect;
-mod dispatch;
-mod era;
-mod event_stream;
 mod http_sse;
 mod legacy;
-mod list_changes;
 mod login;
-mod metadata;
 mod modern;
-mod open_streams;
-mod refused_requests;
-mod request;
-mod response;
+mod requests;
+mod responses;
 pub mod stdio;
 
-pub use body::Body;
-pub use caller::{Refused, Unauthenticated, WaitingRequest, refusal};
-pub use dispatch::PendingResponse;
+pub use access::caller::{Refused, Unauthenticated, WaitingRequest, refusal};
+pub use requests::dispatch::PendingResponse;
+pub use responses::body::Body;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -39,8 +29,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
-use crate::call::PeerAddress;
-use crate::call::{Client, Drain, Failure, RequestFault, boxed};
+use crate::call::{Client, Drain, Failure, PeerAddress, RequestFault, boxed};
 use crate::identity::ClientCertificate;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
@@ -48,14 +37,15 @@ use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 use crate::shares::SharedAmount;
 
-use caller::{EntryRefusal, RequestSender, VerifiedCaller};
-use dispatch::answered;
+use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
-use open_streams::OpenStreams;
-use refused_requests::AuditedRequest;
-use request::Posted;
-use response::AcceptedForm;
+use requests::dispatch::answered;
+use requests::era;
+use requests::refused_requests::AuditedRequest;
+use requests::request::{self, Posted};
+use responses::open_streams::OpenStreams;
+use responses::response::{self, AcceptedForm};
 
 /// A request with a known sender.
 pub struct Authenticated<B> {

@@ -25,8 +25,9 @@ use crate::codec::body::collect;
 use crate::mcp::{MediaType, ProtocolVersion};
 use crate::oauth::{GrantBook, GrantOwner, LoginFault};
 
-use super::request::Posted;
-use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
+use super::requests::request::Posted;
+use super::responses::response;
+use super::{Authenticated, Body, McpService, Unauthenticated, refusal};
 
 use form::{FORM_TIME, MAX_FORM_BYTES, PageForm};
 use pages::find_parameter;

@@ -12,10 +12,11 @@ use crate::oauth::{
 };
 use crate::snapshot::SnapshotServer;
 
-use super::super::{Body, response};
 use super::PageRequest;
 use super::html::{Page, escape_html, fault_page, lead_to};
 use super::visitor::Visitor;
+use crate::downstream::Body;
+use crate::downstream::responses::response;
 
 impl Visitor<'_> {
     /// Answers a request for a page of the gateway.

@@ -24,14 +24,15 @@ use crate::jsonrpc;
 use crate::mcp;
 use crate::shares::{Holder, ShareBounds, SharedAmount};
 
-use crate::downstream::caller::{AccessWatch, RequestSender, VerifiedCaller};
+use super::access::caller::{AccessWatch, RequestSender, VerifiedCaller};
+use super::requests::request::Posted;
+use super::responses::open_streams::StreamPlace;
+use super::responses::response;
+use super::{Body, McpService};
 use crate::downstream::legacy::unguessable;
-use crate::downstream::open_streams::StreamPlace;
-use crate::downstream::request::Posted;
 use crate::downstream::stdio::{
     Bridge, BridgeBounds, McpPeer, Mirroring, OutputBudget, OutputLines,
 };
-use crate::downstream::{Body, McpService, response};
 
 /// Open streams, by the ids that their clients post under.
 #[derive(Default)]

@@ -10,9 +10,9 @@ use http::{Response, StatusCode};
 
 use crate::call::{Failure, RequestFault};
 use crate::config::LimitsConfig;
-use crate::downstream::refused_requests::AuditedRequest;
-use crate::downstream::request::{self, Posted};
-use crate::downstream::response::{self, AcceptedForm};
+use crate::downstream::requests::refused_requests::AuditedRequest;
+use crate::downstream::requests::request::{self, Posted};
+use crate::downstream::responses::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::Method;

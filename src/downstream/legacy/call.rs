@@ -9,7 +9,7 @@ use crate::snapshot::Snapshot;
 
 use super::server_requests::Inquiry;
 use super::session::RegisteredCall;
-use crate::downstream::event_stream::{Steps, StreamStep};
+use crate::downstream::responses::event_stream::{Steps, StreamStep};
 
 /// A call that ends when it is answered or cancelled, and continues when its client only
 /// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): only then does it run in a task

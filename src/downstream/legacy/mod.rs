@@ -28,11 +28,11 @@ use crate::pipeline::{Introduction, SubscribeAnswer};
 
 use crate::text::clip;
 
-use crate::downstream::caller::VerifiedCaller;
-use crate::downstream::dispatch::{PendingResponse, answered};
-use crate::downstream::era::refuse_duplicates;
-use crate::downstream::request::{self, Posted, log_level};
-use crate::downstream::response::{self, AcceptedForm};
+use super::access::caller::VerifiedCaller;
+use super::requests::dispatch::{PendingResponse, answered};
+use super::requests::era::refuse_duplicates;
+use super::requests::request::{self, Posted, log_level};
+use super::responses::response::{self, AcceptedForm};
 use crate::downstream::{Body, EMPTY_RESULT, McpService};
 use call::CallBasis;
 use server_requests::Inquiry;

@@ -23,7 +23,7 @@ use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
 use super::session::{ClientSession, NewSession, SessionActivity};
-use crate::downstream::caller::VerifiedCaller;
+use crate::downstream::access::caller::VerifiedCaller;
 
 /// All open sessions.
 pub(crate) struct Sessions {

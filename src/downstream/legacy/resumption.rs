@@ -11,9 +11,9 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::call::RequestFault;
 use crate::codec::sse;
-use crate::downstream::body::frames;
-use crate::downstream::caller::{AccessWatch, VerifiedCaller};
-use crate::downstream::response;
+use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::responses::body::frames;
+use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
 use crate::jsonrpc::Id;
 

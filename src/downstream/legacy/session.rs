@@ -28,7 +28,7 @@ use crate::telemetry::metrics::Entered;
 use crate::upstream::{ListPatience, QuestionableSession};
 
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
-use crate::downstream::caller::VerifiedCaller;
+use crate::downstream::access::caller::VerifiedCaller;
 
 /// One Legacy client's session.
 pub(crate) struct ClientSession {

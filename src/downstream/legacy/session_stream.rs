@@ -17,11 +17,11 @@ use crate::telemetry::metrics::Entered;
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
 use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
-use crate::downstream::body::frames;
-use crate::downstream::caller::{AccessWatch, VerifiedCaller};
-use crate::downstream::list_changes::{ListChanges, WantedLists};
-use crate::downstream::open_streams::StreamPlace;
-use crate::downstream::response;
+use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::responses::body::frames;
+use crate::downstream::responses::list_changes::{ListChanges, WantedLists};
+use crate::downstream::responses::open_streams::StreamPlace;
+use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
 
 /// An open GET stream.

@@ -25,9 +25,10 @@ use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 
-use super::caller::own_url;
+use super::access::caller::own_url;
 use super::connect::foreign_form;
-use super::{Body, McpService, refusal, response};
+use super::responses::response;
+use super::{Body, McpService, refusal};
 
 use consent::{ConsentForm, ConsentVisit};
 

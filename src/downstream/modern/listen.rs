@@ -22,10 +22,10 @@ use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
 use crate::shares::Holder;
 use crate::telemetry::metrics::Entered;
 
-use crate::downstream::caller::{AccessWatch, VerifiedCaller};
-use crate::downstream::list_changes::{ListChanges, WantedLists};
-use crate::downstream::open_streams::StreamPlace;
-use crate::downstream::response;
+use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::responses::list_changes::{ListChanges, WantedLists};
+use crate::downstream::responses::open_streams::StreamPlace;
+use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
 
 /// The filter that a client requests.

@@ -19,12 +19,12 @@ use crate::pipeline::{ActiveCall, Introduction, StartingCall};
 
 use crate::text::clip;
 
+use super::access::caller::AccessWatch;
+use super::requests::dispatch::{PendingResponse, answered};
+use super::requests::request::{Posted, log_level};
+use super::responses::event_stream::{Steps, StreamStep};
+use super::responses::response::{self, AcceptedForm};
 use crate::downstream::McpService;
-use crate::downstream::caller::AccessWatch;
-use crate::downstream::dispatch::{PendingResponse, answered};
-use crate::downstream::event_stream::{Steps, StreamStep};
-use crate::downstream::request::{Posted, log_level};
-use crate::downstream::response::{self, AcceptedForm};
 
 /// A request with checked headers and metadata.
 struct ModernRequest {

@@ -9,7 +9,7 @@ use crate::call::{Failure, RequestFault, TokenSource};
 
 /// Adds the challenge for a failure that better credentials would prevent. `source` is the source
 /// of tokens, unless the failure itself has one.
-pub(super) fn add_challenge(
+pub(crate) fn add_challenge(
     headers: &mut HeaderMap,
     failure: &Failure,
     source: Option<&Arc<TokenSource>>,

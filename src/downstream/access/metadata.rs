@@ -12,7 +12,8 @@ use crate::identity::WELL_KNOWN;
 use crate::snapshot::Snapshot;
 
 use super::caller::own_url;
-use super::{Body, McpService, refusal, response};
+use crate::downstream::responses::response;
+use crate::downstream::{Body, McpService, refusal};
 
 impl McpService {
     /// Answers a request for metadata; `None` for any other request, and without issuers.

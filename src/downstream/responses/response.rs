@@ -21,15 +21,15 @@ use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenBodyError};
-use super::challenge::add_challenge;
-use super::dispatch::PendingResponse;
 use super::event_stream::{self, Steps, StreamStep};
-use super::legacy::{Piece, ResumingSession};
-use super::refused_requests::mark_refusal;
+use crate::downstream::access::challenge::add_challenge;
+use crate::downstream::legacy::{Piece, ResumingSession};
+use crate::downstream::requests::dispatch::PendingResponse;
+use crate::downstream::requests::refused_requests::mark_refusal;
 
 /// The response formats that a client accepts, from its `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AcceptedForm {
+pub(crate) enum AcceptedForm {
     /// JSON only. Such clients always receive JSON, never a 406.
     Json,
     /// Both, JSON preferred.
@@ -39,7 +39,7 @@ pub(super) enum AcceptedForm {
 }
 
 impl AcceptedForm {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (None, None);
         for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
             // The value that the specification requires of clients, as the SDKs write it.
@@ -60,25 +60,25 @@ impl AcceptedForm {
     }
 
     /// Returns true if a stream may be opened.
-    pub(super) fn stream(self) -> bool {
+    pub(crate) fn stream(self) -> bool {
         self != Self::Json
     }
 }
 
 /// Writes the responses to one request.
-pub(super) struct AnswerWriter {
-    pub(super) id: Id,
-    pub(super) era: Era,
+pub(crate) struct AnswerWriter {
+    pub(crate) id: Id,
+    pub(crate) era: Era,
     /// The method of the request; `tools/call` by default.
-    pub(super) method: Method,
+    pub(crate) method: Method,
     /// The client's own progress token.
-    pub(super) token: Option<Bytes>,
+    pub(crate) token: Option<Bytes>,
     /// The gateway's raw `serverInfo`.
-    pub(super) info: Bytes,
-    pub(super) wants: AcceptedForm,
-    pub(super) keep_alive: Duration,
+    pub(crate) info: Bytes,
+    pub(crate) wants: AcceptedForm,
+    pub(crate) keep_alive: Duration,
     /// The Legacy session of the request, and the watch on its client's access.
-    pub(super) session: Option<Box<ResumingSession>>,
+    pub(crate) session: Option<Box<ResumingSession>>,
 }
 
 impl AnswerWriter {
@@ -96,7 +96,7 @@ impl AnswerWriter {
     }
 
     /// Returns a whole message, with the HTTP status for a JSON response.
-    pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
+    pub(crate) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
             Ok(Answer::Error(error)) => {
@@ -112,7 +112,7 @@ impl AnswerWriter {
     }
 
     /// Writes the last piece of a stream. A large one is written on another thread.
-    pub(super) async fn write_piece(self, answer: Result<Answer, Failure>) -> Piece {
+    pub(crate) async fn write_piece(self, answer: Result<Answer, Failure>) -> Piece {
         let (size, id) = (size_of(&answer), self.id.clone());
         if size <= LARGE_MESSAGE {
             return Piece::Message(self.message(answer).1);
@@ -182,7 +182,7 @@ impl AnswerWriter {
     }
 
     /// Writes a notification under the client's own token.
-    pub(super) fn notice(&self, notice: &Notice) -> Bytes {
+    pub(crate) fn notice(&self, notice: &Notice) -> Bytes {
         jsonrpc::notification(&notice.method, Some(&notice.with_token(self.token.as_ref())))
     }
 }
@@ -190,7 +190,7 @@ impl AnswerWriter {
 /// Answers a call: as JSON if the result arrives first, otherwise as a stream, for clients that
 /// accept one. A stream is also opened when a call has been silent for so long that a proxy on the
 /// way might close the connection.
-pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingResponse {
+pub(crate) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingResponse {
     Box::into_pin(boxed(|| async move {
         match first(&mut steps, &writer).await {
             Comes::Stream(first) => event_stream::open(first, steps, writer),
@@ -302,7 +302,7 @@ fn write_lost_answer(id: &Id) -> Bytes {
     jsonrpc::error(Some(id), &Failure::from(InternalFault::LargeWork).to_error())
 }
 
-pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
+pub(crate) async fn collected(passing: Passing) -> Result<Answer, Failure> {
     passing.whole().await.map(Answer::Result)
 }
 
@@ -355,18 +355,18 @@ fn around(id: &Id) -> (Bytes, Bytes) {
 }
 
 /// Builds a response around shared bytes, which are not copied for JSON.
-pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
+pub(crate) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
     let (before, after) = around(id);
     respond(StatusCode::OK, MessageBytes::Pieces(vec![before, raw, after]), wants)
 }
 
 /// Builds an error response to a request, or to a message that could not be parsed as one.
-pub(super) fn refusal(id: Option<&Id>, failure: &Failure) -> Response<Body> {
+pub(crate) fn refusal(id: Option<&Id>, failure: &Failure) -> Response<Body> {
     error(status(failure), id, failure)
 }
 
 /// Builds an error response to a request in a Legacy session.
-pub(super) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
+pub(crate) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
     error(status_in_session(failure), Some(id), failure)
 }
 
@@ -401,11 +401,11 @@ fn add_retry(headers: &mut HeaderMap, retry: Duration) {
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
 }
 
-pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
     with_json(status, Body::Whole(message))
 }
 
-pub(super) fn with_json(status: StatusCode, body: Body) -> Response<Body> {
+pub(crate) fn with_json(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, MediaType::JSON);
@@ -413,7 +413,7 @@ pub(super) fn with_json(status: StatusCode, body: Body) -> Response<Body> {
 }
 
 /// Builds an event stream. Its headers disable buffering by proxies.
-pub(super) fn with_events(body: Body) -> Response<Body> {
+pub(crate) fn with_events(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, MediaType::EVENTS);
@@ -422,20 +422,20 @@ pub(super) fn with_events(body: Body) -> Response<Body> {
     response
 }
 
-pub(super) fn empty(status: StatusCode) -> Response<Body> {
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-pub(super) fn method_not_allowed() -> Response<Body> {
+pub(crate) fn method_not_allowed() -> Response<Body> {
     let mut response = refuse_request(StatusCode::METHOD_NOT_ALLOWED, RequestFault::HttpMethod);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
     response
 }
 
 /// Refuses a request with the HTTP status of its fault.
-pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Response<Body> {
+pub(crate) fn refuse_request(status: StatusCode, fault: RequestFault) -> Response<Body> {
     json(status, jsonrpc::error(None, &Failure::from(fault).to_error()))
 }
 

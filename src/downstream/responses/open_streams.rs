@@ -12,12 +12,12 @@ use crate::mcp::{Era, Method};
 use crate::shares::{Holder, Share, ShareBounds, SharedAmount};
 use crate::snapshot::Snapshot;
 
-use super::McpService;
 use super::response::{AcceptedForm, AnswerWriter};
+use crate::downstream::McpService;
 
 /// Counts the open streams, in total and by client.
 #[derive(Default)]
-pub(super) struct OpenStreams {
+pub(crate) struct OpenStreams {
     all: Arc<SharedAmount>,
     /// The queries of narrowed streams, by client. Every published list builds the view of each.
     narrowed: Arc<Mutex<NarrowedStreams>>,
@@ -27,14 +27,14 @@ pub(super) struct OpenStreams {
 type NarrowedStreams = HashMap<Holder, HashMap<Arc<str>, usize>>;
 
 /// A stream among the open ones, until it is dropped.
-pub(super) struct StreamPlace {
+pub(crate) struct StreamPlace {
     share: Share,
     narrowing: Option<(Arc<str>, Arc<Mutex<NarrowedStreams>>)>,
 }
 
 impl OpenStreams {
     /// Takes a place for a stream, and registers its narrowing query, if there is one.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &self,
         holder: &Holder,
         narrowing: Option<&Arc<str>>,
@@ -76,7 +76,7 @@ impl Drop for StreamPlace {
 }
 
 impl McpService {
-    pub(super) fn writer(
+    pub(crate) fn writer(
         &self,
         id: Id,
         era: Era,
@@ -89,7 +89,7 @@ impl McpService {
     }
 
     /// Returns the limits of open streams, and the keep-alive interval.
-    pub(super) fn limits(&self) -> (ShareBounds, Duration) {
+    pub(crate) fn limits(&self) -> (ShareBounds, Duration) {
         let snapshot = self.gateway.snapshots.load();
         let gateway = &snapshot.config.gateway;
         let all = gateway.limits.streams;

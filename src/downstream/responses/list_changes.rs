@@ -5,32 +5,32 @@ use crate::snapshot::Digests;
 
 /// Lists with changes that a client wants to be notified of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct WantedLists {
-    pub(super) tools: bool,
-    pub(super) prompts: bool,
-    pub(super) resources: bool,
+pub(crate) struct WantedLists {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
 }
 
 impl WantedLists {
     /// All lists, for Legacy clients.
-    pub(super) const ALL: Self = Self { tools: true, prompts: true, resources: true };
+    pub(crate) const ALL: Self = Self { tools: true, prompts: true, resources: true };
 }
 
 /// The lists as last announced on one stream.
 #[derive(Debug)]
-pub(super) struct ListChanges {
+pub(crate) struct ListChanges {
     wanted: WantedLists,
     told: Digests,
 }
 
 impl ListChanges {
     /// Starts from the lists that the client knows, by their digests.
-    pub(super) fn since(told: Digests, wanted: WantedLists) -> Self {
+    pub(crate) fn since(told: Digests, wanted: WantedLists) -> Self {
         Self { wanted, told }
     }
 
     /// Returns the notifications that are due now.
-    pub(super) fn to(&mut self, now: Digests) -> impl Iterator<Item = &'static str> + use<> {
+    pub(crate) fn to(&mut self, now: Digests) -> impl Iterator<Item = &'static str> + use<> {
         let before = std::mem::replace(&mut self.told, now);
         let wanted = self.wanted;
         [

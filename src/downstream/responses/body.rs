@@ -56,7 +56,7 @@ fn take_frame(piece: &mut Bytes) -> Bytes {
 }
 
 /// Splits pieces into frames, for a stream.
-pub(super) fn frames(pieces: Vec<Bytes>) -> impl Iterator<Item = Bytes> {
+pub(crate) fn frames(pieces: Vec<Bytes>) -> impl Iterator<Item = Bytes> {
     let mut pieces = pieces.into_iter();
     let mut piece = Bytes::new();
     iter::from_fn(move || {

@@ -14,11 +14,11 @@ use http_body::{Body, Frame, SizeHint};
 use crate::call::Failure;
 use crate::shares::{Holder, Share, ShareBoundError, ShareBounds};
 
-use super::McpService;
-use super::caller::RequestSender;
+use crate::downstream::McpService;
+use crate::downstream::access::caller::RequestSender;
 
 /// The sender of a request body, and the bounds that it counts towards.
-pub(super) struct BodyBudget<'a> {
+pub(crate) struct BodyBudget<'a> {
     mcp: &'a McpService,
     from: &'a RequestSender,
     headers: &'a HeaderMap,
@@ -26,7 +26,7 @@ pub(super) struct BodyBudget<'a> {
 }
 
 /// A request body that takes its memory from a budget.
-pub(super) struct BudgetedBody<'a, B> {
+pub(crate) struct BudgetedBody<'a, B> {
     inner: B,
     budget: BodyBudget<'a>,
     share: Option<Share>,
@@ -34,7 +34,7 @@ pub(super) struct BudgetedBody<'a, B> {
 }
 
 /// Reasons for a [`BudgetedBody`] to fail.
-pub(super) enum BudgetedBodyError {
+pub(crate) enum BudgetedBodyError {
     /// The connection failed before the end of the body.
     Broken,
     /// The client's rate or a budget is used up.
@@ -43,13 +43,13 @@ pub(super) enum BudgetedBodyError {
 
 /// Marks a request that was counted towards its client's rate before its body was read.
 #[derive(Debug, Clone)]
-pub(super) struct CountedEarly {
+pub(crate) struct CountedEarly {
     /// Reason to refuse a request in a Legacy session once its id is known.
-    pub(super) refusal: Option<Failure>,
+    pub(crate) refusal: Option<Failure>,
 }
 
 impl<'a> BodyBudget<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         mcp: &'a McpService,
         from: &'a RequestSender,
         headers: &'a HeaderMap,
@@ -82,17 +82,17 @@ impl<'a> BodyBudget<'a> {
 }
 
 impl<'a, B> BudgetedBody<'a, B> {
-    pub(super) fn new(inner: B, budget: BodyBudget<'a>) -> Self {
+    pub(crate) fn new(inner: B, budget: BodyBudget<'a>) -> Self {
         Self { inner, budget, share: None, refusal: None }
     }
 
     /// Returns the connection's own body, to be drained.
-    pub(super) fn into_inner(self) -> B {
+    pub(crate) fn into_inner(self) -> B {
         self.inner
     }
 
     /// Returns the result of counting the request towards its client's rate, if it was counted.
-    pub(super) fn counted(&mut self) -> Option<CountedEarly> {
+    pub(crate) fn counted(&mut self) -> Option<CountedEarly> {
         self.share.is_some().then(|| CountedEarly { refusal: self.refusal.take() })
     }
 
@@ -104,7 +104,7 @@ impl<'a, B> BudgetedBody<'a, B> {
     }
 
     /// Returns the whole body, counted for as long as any part of it is kept.
-    pub(super) fn hold(self, whole: Bytes) -> Bytes {
+    pub(crate) fn hold(self, whole: Bytes) -> Bytes {
         match self.share {
             Some(share) => share.hold(whole),
             None => whole,

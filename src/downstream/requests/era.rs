@@ -15,7 +15,7 @@ use crate::mcp::{Era, Method, ProtocolVersion};
 /// # Errors
 /// [`Failure::InvalidParams`] if the params cannot be read, [`Failure::HeaderMismatch`] if a header
 /// that decides is a duplicate.
-pub(super) fn of(
+pub(crate) fn of(
     headers: &HeaderMap,
     of_message: &MessageHeaders<'_>,
     frame: &Frame,
@@ -46,7 +46,7 @@ pub(super) fn of(
 ///
 /// # Errors
 /// [`Failure::HeaderMismatch`].
-pub(super) fn refuse_duplicates(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn refuse_duplicates(headers: &HeaderMap) -> Result<(), Failure> {
     if headers.len() == headers.keys_len() {
         return Ok(());
     }

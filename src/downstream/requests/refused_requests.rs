@@ -14,20 +14,20 @@ use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Method, header};
 use crate::pipeline::{Gateway, RefusedRequest};
 
-use super::Body;
-use super::caller::VerifiedCaller;
+use crate::downstream::Body;
+use crate::downstream::access::caller::VerifiedCaller;
 
 /// The reason that a response refuses its request.
 #[derive(Debug, Clone)]
 struct RefusalReason(Failure);
 
 /// Marks a response as a refusal.
-pub(super) fn mark_refusal(extensions: &mut Extensions, failure: &Failure) {
+pub(crate) fn mark_refusal(extensions: &mut Extensions, failure: &Failure) {
     extensions.insert(RefusalReason(failure.clone()));
 }
 
 /// A request that may be refused, with the data of its audit record.
-pub(super) struct AuditedRequest {
+pub(crate) struct AuditedRequest {
     sender: Credential,
     address: Option<IpAddr>,
     profile: String,
@@ -36,7 +36,7 @@ pub(super) struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    pub(super) fn new(
+    pub(crate) fn new(
         headers: &HeaderMap,
         body: &Bytes,
         caller: &VerifiedCaller,
@@ -53,14 +53,14 @@ impl AuditedRequest {
     }
 
     /// Records the request if the response refuses it.
-    pub(super) fn audit_response(&self, gateway: &Gateway, response: &Response<Body>) {
+    pub(crate) fn audit_response(&self, gateway: &Gateway, response: &Response<Body>) {
         if let Some(RefusalReason(failure)) = response.extensions().get() {
             self.audit_failure(gateway, &self.body, failure);
         }
     }
 
     /// Records one message of the request if its response refuses it.
-    pub(super) fn audit_message(
+    pub(crate) fn audit_message(
         &self,
         gateway: &Gateway,
         message: &Bytes,
@@ -72,7 +72,7 @@ impl AuditedRequest {
     }
 
     /// Records that a message was refused.
-    pub(super) fn audit_failure(&self, gateway: &Gateway, message: &Bytes, failure: &Failure) {
+    pub(crate) fn audit_failure(&self, gateway: &Gateway, message: &Bytes, failure: &Failure) {
         // Parsed a second time: refusals are rare, and most of them happen before anything is
         // parsed.
         let (method, params) = match jsonrpc::parse(message, MAX_RECORDED_DEPTH) {

@@ -17,18 +17,18 @@ use http::Response;
 use crate::call::Event;
 use crate::codec::sse;
 
-use super::Body;
 use super::body::frames;
-use super::legacy::{Piece, answer_resumable};
 use super::response::{self, AnswerWriter};
+use crate::downstream::Body;
+use crate::downstream::legacy::{Piece, answer_resumable};
 
 /// A source of a call's steps.
-pub(super) trait Steps: Send + 'static {
+pub(crate) trait Steps: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<StreamStep>> + Send;
 }
 
 /// One step of a call's stream.
-pub(super) enum StreamStep {
+pub(crate) enum StreamStep {
     /// An event of the call.
     Event(Event),
     /// A message of the gateway's own, whole, such as a request to the client.
@@ -37,7 +37,7 @@ pub(super) enum StreamStep {
 
 /// Answers with a stream of its first piece and all that follow. A stream without a first piece is
 /// opened to keep a connection alive, or to be resumed.
-pub(super) fn open(
+pub(crate) fn open(
     first: Option<Piece>,
     steps: impl Steps,
     mut writer: AnswerWriter,

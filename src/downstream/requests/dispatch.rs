@@ -8,7 +8,7 @@ use std::pin::Pin;
 
 use http::Response;
 
-use super::Body;
+use crate::downstream::Body;
 
 /// The response to a message, which may have to wait for servers.
 ///
@@ -18,6 +18,6 @@ use super::Body;
 pub type PendingResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// Returns a response that is ready.
-pub(super) fn answered(response: Response<Body>) -> PendingResponse {
+pub(crate) fn answered(response: Response<Body>) -> PendingResponse {
     Box::pin(ready(response))
 }

@@ -21,11 +21,12 @@ use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
 
 use super::challenge::add_challenge;
-use super::{Authenticated, Body, McpService, response};
+use crate::downstream::responses::response;
+use crate::downstream::{Authenticated, Body, McpService};
 
 /// The identified sender of a request.
 #[derive(Debug, Clone)]
-pub(super) struct VerifiedCaller {
+pub(crate) struct VerifiedCaller {
     credential: Credential,
     endpoint: Endpoint,
     /// Source of tokens with more scopes.
@@ -35,49 +36,49 @@ pub(super) struct VerifiedCaller {
 }
 
 impl VerifiedCaller {
-    pub(super) fn principal(&self) -> &Principal {
+    pub(crate) fn principal(&self) -> &Principal {
         self.credential.principal()
     }
 
     /// Returns the caller's identity, and the proof of it.
-    pub(super) fn credential(&self) -> &Credential {
+    pub(crate) fn credential(&self) -> &Credential {
         &self.credential
     }
 
     /// Returns the endpoint of the request.
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
     /// Returns the source of tokens with more scopes; `None` without issuers.
-    pub(super) fn tokens(&self) -> Option<&Arc<TokenSource>> {
+    pub(crate) fn tokens(&self) -> Option<&Arc<TokenSource>> {
         self.tokens.as_ref()
     }
 
     /// Returns true if both are the same principal on the same endpoint.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         self.principal() == other.principal() && self.endpoint == other.endpoint
     }
 
     /// Returns true if the caller keeps its sessions and streams under this snapshot, even if its
     /// key or token is no longer valid.
-    pub(super) fn keeps(&self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn keeps(&self, snapshot: &Snapshot) -> bool {
         snapshot.keeps(&self.credential, &self.endpoint)
     }
 }
 
 /// The sender of a request, and the snapshot that it is answered under. Not kept for longer: a
 /// snapshot keeps its servers running.
-pub(super) struct RequestSender {
-    pub(super) caller: VerifiedCaller,
-    pub(super) peer: PeerAddress,
-    pub(super) snapshot: Arc<Snapshot>,
+pub(crate) struct RequestSender {
+    pub(crate) caller: VerifiedCaller,
+    pub(crate) peer: PeerAddress,
+    pub(crate) snapshot: Arc<Snapshot>,
 }
 
 impl McpService {
     /// Identifies the sender and the endpoint of a request before reading anything else of it. A
     /// client without a valid key or token does not learn which profiles exist.
-    pub(super) fn identify_sender(
+    pub(crate) fn identify_sender(
         &self,
         uri: &Uri,
         headers: &mut HeaderMap,
@@ -139,20 +140,20 @@ impl McpService {
     }
 
     /// Watches for the revocation of a caller's access.
-    pub(super) fn watch_access(&self, caller: &VerifiedCaller) -> AccessWatch {
+    pub(crate) fn watch_access(&self, caller: &VerifiedCaller) -> AccessWatch {
         let (caller, gateway) = (caller.clone(), Arc::clone(&self.gateway));
         AccessWatch { caller, gateway, scope: WatchScope::Stream }
     }
 
     /// Watches for the revocation of the access of a call's sender. A token that expires meanwhile
     /// does not end the call: it was valid when the call was made, and tokens are short-lived.
-    pub(super) fn watch_call(&self, caller: &VerifiedCaller) -> AccessWatch {
+    pub(crate) fn watch_call(&self, caller: &VerifiedCaller) -> AccessWatch {
         AccessWatch { scope: WatchScope::Call, ..self.watch_access(caller) }
     }
 }
 
 /// Revocation watch: long-lived streams end when the caller loses access.
-pub(super) struct AccessWatch {
+pub(crate) struct AccessWatch {
     caller: VerifiedCaller,
     gateway: Arc<Gateway>,
     scope: WatchScope,
@@ -169,7 +170,7 @@ enum WatchScope {
 
 impl AccessWatch {
     /// Returns the failure of a call after its sender has lost access.
-    pub(super) fn revocation(&self) -> Failure {
+    pub(crate) fn revocation(&self) -> Failure {
         match self.caller.principal() {
             Principal::User(_) => Failure::TokenRefused(TokenFault::Issuer),
             Principal::Client(_) | Principal::Anonymous => Failure::KeyUnknown,
@@ -181,7 +182,7 @@ impl AccessWatch {
     ///
     /// # Cancel safety
     /// Safe: the next call sees changes that were missed.
-    pub(super) async fn revoked(&mut self) {
+    pub(crate) async fn revoked(&mut self) {
         loop {
             let snapshot = self.gateway.snapshots.load();
             let (credential, endpoint) = (&self.caller.credential, &self.caller.endpoint);
@@ -211,7 +212,7 @@ impl AccessWatch {
 }
 
 /// Returns the profile that a path names; the default one is also `/mcp` itself.
-pub(super) fn profile_of(path: &str) -> Option<&str> {
+pub(crate) fn profile_of(path: &str) -> Option<&str> {
     match path.strip_prefix(ENDPOINT_PATH)? {
         // Some clients add a slash to every URL.
         "" | "/" => Some(ProfileName::DEFAULT),
@@ -225,7 +226,7 @@ pub(super) fn profile_of(path: &str) -> Option<&str> {
 pub struct Refused;
 
 /// Reasons to refuse entry to a request.
-pub(super) enum EntryRefusal {
+pub(crate) enum EntryRefusal {
     /// The response that refuses it.
     Refused(Box<Response<Body>>),
     /// The keys of its token's issuer are being fetched.
@@ -248,8 +249,8 @@ pub enum Unauthenticated<B> {
 
 /// A request, and the fetch after which its token can be verified.
 pub struct WaitingRequest<B> {
-    pub(super) request: Request<B>,
-    pub(super) wait: KeyWait,
+    pub(crate) request: Request<B>,
+    pub(crate) wait: KeyWait,
 }
 
 impl McpService {
@@ -288,7 +289,7 @@ fn refusal_with(failure: &Failure, tokens: Option<&Arc<TokenSource>>) -> Respons
 
 /// Returns the gateway's URL, as the request addresses it. The port is the socket's: otherwise a
 /// `Host` header could turn a token for another program of this machine into one for the gateway.
-pub(super) fn own_url(uri: &Uri, headers: &HeaderMap, peer: PeerAddress) -> Option<Url> {
+pub(crate) fn own_url(uri: &Uri, headers: &HeaderMap, peer: PeerAddress) -> Option<Url> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = uri.authority().map(Authority::as_str).or(host)?;
     let scheme = if peer.tls { "https" } else { "http" };

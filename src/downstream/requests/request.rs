@@ -21,19 +21,19 @@ use crate::mcp::{self, LogLevel, MediaType};
 use crate::pipeline::audit_notes;
 use crate::snapshot::Snapshot;
 
-use super::McpService;
 use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};
-use super::caller::{RequestSender, VerifiedCaller};
+use crate::downstream::McpService;
+use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
 
 /// A request's body, with its headers and sender.
-pub(super) struct Posted {
-    pub(super) headers: Arc<HeaderMap>,
-    pub(super) body: Bytes,
-    pub(super) caller: VerifiedCaller,
+pub(crate) struct Posted {
+    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) body: Bytes,
+    pub(crate) caller: VerifiedCaller,
     extensions: Extensions,
     /// The snapshot that the request is answered under, to its end.
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) peer: PeerAddress,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) peer: PeerAddress,
     transport: &'static str,
 }
 
@@ -42,7 +42,7 @@ impl Posted {
     ///
     /// # Errors
     /// [`Failure::MediaType`] for a media type other than JSON.
-    pub(super) fn new(head: Parts, body: Bytes, from: RequestSender) -> Result<Self, Failure> {
+    pub(crate) fn new(head: Parts, body: Bytes, from: RequestSender) -> Result<Self, Failure> {
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
         }
@@ -50,7 +50,7 @@ impl Posted {
     }
 
     /// Creates a request without its body.
-    pub(super) fn without_body(
+    pub(crate) fn without_body(
         head: Parts,
         RequestSender { caller, peer, snapshot }: RequestSender,
     ) -> Self {
@@ -64,28 +64,28 @@ impl Posted {
     }
 
     /// Returns the limits in force for this request.
-    pub(super) fn limits(&self) -> &LimitsConfig {
+    pub(crate) fn limits(&self) -> &LimitsConfig {
         &self.snapshot.config.gateway.limits
     }
 
-    pub(super) fn is_batch(&self) -> bool {
+    pub(crate) fn is_batch(&self) -> bool {
         self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
     }
 
     /// Returns the result of counting the request towards its client's rate before its body was
     /// read, if it was counted.
-    pub(super) fn counted_early(&self) -> Option<Result<(), Failure>> {
+    pub(crate) fn counted_early(&self) -> Option<Result<(), Failure>> {
         let CountedEarly { refusal } = self.extensions.get()?;
         Some(refusal.clone().map_or(Ok(()), Err))
     }
 
     /// Makes each of its messages count towards the rate, instead of the request alone.
-    pub(super) fn count_messages(&mut self) {
+    pub(crate) fn count_messages(&mut self) {
         self.extensions.remove::<CountedEarly>();
     }
 
     /// Returns the sender's address.
-    pub(super) fn address(&self) -> IpAddr {
+    pub(crate) fn address(&self) -> IpAddr {
         self.peer.addr.ip()
     }
 
@@ -96,7 +96,7 @@ impl Posted {
     }
 
     /// Builds the context of a call in this request.
-    pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
+    pub(crate) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
         let header = |name: &http::HeaderName| {
             mcp::header::text_value(&self.headers, name).map(str::to_owned)
         };
@@ -126,7 +126,7 @@ impl Posted {
 }
 
 /// Returns the id of a request; `None` for anything else.
-pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
+pub(crate) fn id_of(frame: &Frame) -> Option<&Id> {
     match frame {
         Frame::Request { id, .. } => Some(id),
         _ => None,
@@ -134,7 +134,7 @@ pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
 }
 
 /// Parses a log level by its name.
-pub(super) fn log_level(name: &str) -> Result<LogLevel, ParamsFault> {
+pub(crate) fn log_level(name: &str) -> Result<LogLevel, ParamsFault> {
     LogLevel::parse(name).ok_or_else(|| ParamsFault::log_level(name))
 }
 
@@ -148,7 +148,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 impl McpService {
     /// Reads a request's body within its limits of size, time and memory.
-    pub(super) async fn collect_body<B: Body<Data = Bytes> + Unpin>(
+    pub(crate) async fn collect_body<B: Body<Data = Bytes> + Unpin>(
         &self,
         head: &mut Parts,
         body: B,
