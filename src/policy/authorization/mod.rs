@@ -9,15 +9,10 @@
 //! used. A gateway without rules has no [`Authorization`] and skips all this.
 
 mod decision;
-mod denials;
-mod facts;
-mod json_values;
 mod requested;
 mod rights;
 mod rule;
-mod spellings;
 mod survey;
-mod trial;
 mod values;
 
 use std::collections::HashSet;
@@ -32,15 +27,15 @@ use crate::shares::{Holder, LargeWork, Patience};
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};
-pub use denials::{DeniedPattern, KnownElement, survey_denials};
 pub use requested::{AccessTarget, ElementStanding, RequestBasis, RequestedElement};
 pub use rights::CallerRights;
+pub use survey::denials::{DeniedPattern, KnownElement, survey_denials};
+pub use survey::trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
 pub use survey::{RuleRemark, survey_rules};
-pub use trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
 
 use decision::RuleFault;
-use facts::RequestFacts;
 use rule::AccessRule;
+use values::facts::RequestFacts;
 
 /// The rules of one configuration.
 #[derive(Debug)]

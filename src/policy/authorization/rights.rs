@@ -9,9 +9,9 @@ use crate::config::{ConditionCost, RuleEffect, ValueSize};
 
 use super::Authorization;
 use super::decision::{AccessDecision, Holds, Judgement, Verdict};
-use super::facts::{CallerFacts, FactsRead, RequestFacts};
 use super::requested::{AccessTarget, RequestBasis, RequestedElement};
 use super::rule::{AccessRule, CallerMatch, SettledRule};
+use super::values::facts::{CallerFacts, FactsRead, RequestFacts};
 use super::values::{AnnotationTrust, EvaluationScope};
 
 /// The rules that apply to one caller. Callers with equal rights see the same elements.

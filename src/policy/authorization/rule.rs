@@ -14,8 +14,8 @@ use crate::config::{
 };
 
 use super::decision::Holds;
-use super::facts::CallerFacts;
-use super::spellings::{WrittenUri, reads_uri, spell_element};
+use super::values::facts::CallerFacts;
+use super::values::spellings::{WrittenUri, reads_uri, spell_element};
 use super::values::{AnnotationTrust, EvaluationScope, size_of, values_of};
 
 /// One rule.

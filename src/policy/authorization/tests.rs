@@ -20,7 +20,7 @@ use crate::mcp::Method;
 use crate::upstream::tests::call;
 
 use super::decision::Judgement;
-use super::facts::RequestFacts;
+use super::values::facts::RequestFacts;
 use super::{AccessDecision, Authorization, RequestedElement};
 use crate::policy::CallTarget;
 

@@ -1,6 +1,9 @@
 //! Rules that certainly match nothing, or not the intended elements, as far as the configuration
 //! shows.
 
+pub(crate) mod denials;
+pub(crate) mod trial;
+
 use std::fmt;
 
 use crate::call::ProfileName;
@@ -9,7 +12,7 @@ use crate::config::{
     Condition, Config, NamingChoice, Pattern, RuleConfig, RuleEffect, RuleName, UriChoice,
 };
 
-use super::denials::{DeniedPattern, named_patterns, survey_denials};
+use denials::{DeniedPattern, named_patterns, survey_denials};
 
 /// A remark about the rules of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

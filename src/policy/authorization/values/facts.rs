@@ -9,21 +9,21 @@ use crate::config::{ConditionCost, ConditionReads, MemberReads};
 use crate::jsonrpc::OutlineParts;
 use crate::mcp::{Era, Method};
 
-use super::rule::SettledRule;
+use crate::policy::authorization::rule::SettledRule;
 
 /// Facts about a caller that rules read.
 #[derive(Debug, Clone)]
-pub(super) struct CallerFacts {
-    pub(super) principal: Principal,
+pub(crate) struct CallerFacts {
+    pub(crate) principal: Principal,
     profile: Option<ProfileName>,
-    pub(super) grants: Option<Arc<Grants>>,
-    pub(super) client: Arc<Client>,
-    pub(super) address: IpAddr,
-    pub(super) transport: &'static str,
+    pub(crate) grants: Option<Arc<Grants>>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) address: IpAddr,
+    pub(crate) transport: &'static str,
 }
 
 impl CallerFacts {
-    pub(super) fn of(context: &Context) -> Self {
+    pub(crate) fn of(context: &Context) -> Self {
         Self {
             principal: context.principal.clone(),
             profile: context.endpoint.profile.clone(),
@@ -34,12 +34,12 @@ impl CallerFacts {
         }
     }
 
-    pub(super) fn profile(&self) -> &str {
+    pub(crate) fn profile(&self) -> &str {
         self.profile.as_ref().map_or(ProfileName::DEFAULT, ProfileName::as_str)
     }
 
     /// Returns the kind of the principal.
-    pub(super) fn principal_kind(&self) -> &'static str {
+    pub(crate) fn principal_kind(&self) -> &'static str {
         match self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(_) => "client",
@@ -47,19 +47,19 @@ impl CallerFacts {
         }
     }
 
-    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &str> {
         self.grants.iter().flat_map(|grants| grants.groups.iter().map(|group| &**group))
     }
 
-    pub(super) fn scopes(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &str> {
         self.grants.iter().flat_map(|grants| grants.scopes.iter().map(|scope| &**scope))
     }
 
-    pub(super) fn actors(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn actors(&self) -> impl Iterator<Item = &str> {
         self.grants.iter().flat_map(|grants| grants.actors())
     }
 
-    pub(super) fn era(&self) -> &'static str {
+    pub(crate) fn era(&self) -> &'static str {
         match self.client.version.era() {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
@@ -103,9 +103,9 @@ impl CallerFacts {
 /// Facts of a caller, as far as rules read them: equal for callers that these rules cannot
 /// distinguish.
 #[derive(Debug, Clone)]
-pub(super) struct FactsRead {
-    pub(super) facts: CallerFacts,
-    pub(super) reads: Arc<ConditionReads>,
+pub(crate) struct FactsRead {
+    pub(crate) facts: CallerFacts,
+    pub(crate) reads: Arc<ConditionReads>,
 }
 
 impl PartialEq for FactsRead {
@@ -125,45 +125,45 @@ impl Hash for FactsRead {
 }
 
 /// Facts about a call that rules read.
-pub(super) struct RequestFacts<'a> {
-    pub(super) method: &'a Method,
-    pub(super) arguments: Option<ReadArguments<'a>>,
-    pub(super) context: &'a Context,
+pub(crate) struct RequestFacts<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) arguments: Option<ReadArguments<'a>>,
+    pub(crate) context: &'a Context,
     /// Limit of the steps to evaluate a condition; `None` if they are known to be few.
-    pub(super) most_steps: Option<u64>,
+    pub(crate) most_steps: Option<u64>,
     /// Results of the rules for the requested element that were settled before the call, if its
     /// view has them.
-    pub(super) settled: Option<&'a [SettledRule]>,
+    pub(crate) settled: Option<&'a [SettledRule]>,
 }
 
 /// The arguments of a call, with their outline if they have one.
 #[derive(Debug, Clone)]
-pub(super) struct ReadArguments<'a> {
-    pub(super) raw: &'a [u8],
-    pub(super) parts: Option<OutlineParts<'a>>,
+pub(crate) struct ReadArguments<'a> {
+    pub(crate) raw: &'a [u8],
+    pub(crate) parts: Option<OutlineParts<'a>>,
 }
 
 impl<'a> RequestFacts<'a> {
-    pub(super) fn of(call: &'a Call) -> Self {
+    pub(crate) fn of(call: &'a Call) -> Self {
         let parts = call.params.arguments_parts();
         let arguments = call.params.arguments().map(|raw| ReadArguments { raw, parts });
         Self { arguments, ..Self::new(&call.method, None, &call.context) }
     }
 
     /// Facts of a request with arguments that have no outline.
-    pub(super) fn new(method: &'a Method, raw: Option<&'a [u8]>, context: &'a Context) -> Self {
+    pub(crate) fn new(method: &'a Method, raw: Option<&'a [u8]>, context: &'a Context) -> Self {
         let most_steps = Some(ConditionCost::MAX_STEPS);
         let arguments = raw.map(|raw| ReadArguments { raw, parts: None });
         Self { method, arguments, context, most_steps, settled: None }
     }
 
     /// Facts of a call with conditions that are known to be cheap.
-    pub(super) fn of_cheap(call: &'a Call) -> Self {
+    pub(crate) fn of_cheap(call: &'a Call) -> Self {
         Self { most_steps: None, ..Self::of(call) }
     }
 
     /// Adds the rules' results that were settled before the call.
-    pub(super) fn settled_by(self, settled: &'a [SettledRule]) -> Self {
+    pub(crate) fn settled_by(self, settled: &'a [SettledRule]) -> Self {
         Self { settled: Some(settled), ..self }
     }
 }

@@ -20,7 +20,7 @@ use super::facts::ReadArguments;
 
 /// Parses a JSON text into a value that borrows from it; `None` if the text is not JSON, is nested
 /// too deeply, or has a duplicate key, which a server may read in another way.
-pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
+pub(crate) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
     check_depth(json.as_bytes(), MAX_SERVER_DEPTH).ok()?;
     let mut reader = serde_json::Deserializer::from_str(json);
     let value = JsonValue.deserialize(&mut reader).ok()?;
@@ -31,7 +31,7 @@ pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
 ///
 /// # Errors
 /// The arguments have a duplicate key, or [`parse_value`] refuses the value of one that is read.
-pub(super) fn parse_members<'v>(
+pub(crate) fn parse_members<'v>(
     arguments: &ReadArguments<'v>,
     reads: &MemberReads,
 ) -> Result<ConditionValue<'v>, EvaluationFault> {

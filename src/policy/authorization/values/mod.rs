@@ -1,5 +1,9 @@
 //! Values of the variables in conditions.
 
+pub(crate) mod facts;
+pub(crate) mod json_values;
+pub(crate) mod spellings;
+
 use std::collections::HashMap;
 
 use cel::common::types::{
@@ -11,8 +15,8 @@ use crate::catalog::{CatalogElement, Kind};
 use crate::config::{ConditionReads, ConditionValue, EvaluationFault, MemberReads, ValueSize};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
 
-use super::facts::{CallerFacts, ReadArguments, RequestFacts};
-use super::json_values::parse_members;
+use facts::{CallerFacts, ReadArguments, RequestFacts};
+use json_values::parse_members;
 
 /// Context for the evaluation of a condition.
 #[derive(Clone, Copy)]

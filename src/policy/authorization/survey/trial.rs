@@ -10,9 +10,9 @@ use crate::call::{Client, Context, Endpoint, Grants, Principal, ProfileName, Ser
 use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, ItemError, Kind, Tool};
 use crate::mcp::{Method, ProtocolVersion};
 
-use super::Authorization;
-use super::decision::{AccessDecision, NamedRuleFault};
-use super::facts::RequestFacts;
+use crate::policy::authorization::Authorization;
+use crate::policy::authorization::decision::{AccessDecision, NamedRuleFault};
+use crate::policy::authorization::values::facts::RequestFacts;
 
 /// A made-up call.
 #[derive(Debug, Clone, Default)]

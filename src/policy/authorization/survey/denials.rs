@@ -7,7 +7,7 @@ use crate::call::ServerName;
 use crate::catalog::{CatalogElement, ElementBasis, ElementIdentities, Kind, Naming};
 use crate::config::{Config, Pattern, RuleConfig, RuleEffect};
 
-use super::rule::AccessRule;
+use crate::policy::authorization::rule::AccessRule;
 
 /// An element that a server is known to list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ pub fn survey_denials(config: &Config, known: &[KnownElement]) -> Vec<DeniedPatt
 }
 
 /// Returns the patterns for elements of a rule, with their settings and kinds.
-pub(super) fn named_patterns(
+pub(crate) fn named_patterns(
     rule: &RuleConfig,
 ) -> impl Iterator<Item = (&'static str, &'static [Kind], &Vec<Pattern>)> {
     let RuleConfig { tools, prompts, resources, .. } = rule;

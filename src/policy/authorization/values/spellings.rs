@@ -6,14 +6,14 @@ use crate::config::{Condition, RuleEffect};
 
 /// A URI, or the prefix of one, that is written in a condition.
 #[derive(Debug)]
-pub(super) struct WrittenUri {
+pub(crate) struct WrittenUri {
     text: String,
     normal: String,
 }
 
 impl WrittenUri {
     /// Finds those in a condition about an element's URI.
-    pub(super) fn find_in(condition: &Condition) -> Vec<Self> {
+    pub(crate) fn find_in(condition: &Condition) -> Vec<Self> {
         if !reads_uri(condition) {
             return Vec::new();
         }
@@ -36,14 +36,14 @@ impl WrittenUri {
 }
 
 /// Returns true if a condition reads the name or URI of an element.
-pub(super) fn reads_uri(condition: &Condition) -> bool {
+pub(crate) fn reads_uri(condition: &Condition) -> bool {
     let item = condition.reads().of("item");
     item.has("name") || item.has("native")
 }
 
 /// Returns the public and native URIs with which a condition is evaluated for an element; `None` if
 /// one evaluation is enough, because the element has a name or a single spelling.
-pub(super) fn spell_element(
+pub(crate) fn spell_element(
     element: &CatalogElement<'_>,
     effect: RuleEffect,
     written: &[WrittenUri],
