@@ -10,7 +10,7 @@ mod sources;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use manifests::{dependencies, manifest};
 use paths::{expand, paths, uses};
@@ -210,6 +210,24 @@ fn no_file_is_longer_than_500_lines() {
         .filter(|(lines, _)| *lines > 500)
         .collect();
     assert!(long.is_empty(), "these ask to be divided: {long:?}");
+}
+
+/// Maximum number of files in a folder, without tests and the file of the folder itself.
+const MAX_FOLDER_FILES: usize = 12;
+
+#[test]
+fn a_folder_with_many_files_has_subfolders() {
+    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for file in sources() {
+        let names_folder =
+            ["lib.rs", "main.rs", "mod.rs"].iter().any(|own| file.path.ends_with(own));
+        if let (Some(folder), false) = (file.path.parent(), names_folder) {
+            *folders.entry(folder.to_owned()).or_default() += 1;
+        }
+    }
+    assert!(folders.len() > 50, "the folders were found");
+    folders.retain(|_, files| *files > MAX_FOLDER_FILES);
+    assert!(folders.is_empty(), "more than {MAX_FOLDER_FILES} files in a folder: {folders:?}");
 }
 
 /// Maximum number of `pub(in …)` in the workspace. Only a method or a field of a type that its
