@@ -1,10 +1,13 @@
 //! HTTP headers derived from a line's message.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http_header};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request};
 
 use crate::call::Params;
-use crate::mcp::{Era, MediaType, Method, ProtocolVersion, encode_value, header};
+use crate::mcp::{
+    Era, MediaType, Method, ProtocolVersion, add_modern_headers, add_stream_headers, encode_value,
+};
 
 /// A request as parsed from its line.
 #[derive(Debug)]
@@ -38,36 +41,28 @@ impl PipedRequest {
     pub(super) fn mirrored(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(8);
         let version = self.version.as_deref().unwrap_or(ProtocolVersion::LATEST_MODERN.as_str());
-        if let Ok(version) = HeaderValue::from_str(version) {
-            headers.insert(header::PROTOCOL_VERSION, version);
-        }
-        headers.insert(header::METHOD, self.method.to_header());
         let params = self.params.as_ref();
         let name = params.and_then(|params| match self.method.name_param()? {
             "uri" => params.uri(),
             "taskId" => params.task(),
             _ => params.name(),
         });
-        if let Some(name) = name {
-            headers.insert(header::NAME, encode_value(name));
-        }
+        let version = HeaderValue::from_str(version).ok();
+        add_modern_headers(&mut headers, version, &self.method, name.map(encode_value));
         headers
     }
 }
 
 /// Builds a POST of one message.
 pub(super) fn post(mut headers: HeaderMap, body: Bytes) -> Request<Bytes> {
-    headers.insert(http_header::CONTENT_TYPE, MediaType::JSON);
-    headers.insert(http_header::ACCEPT, MediaType::JSON_OR_EVENTS);
+    headers.insert(CONTENT_TYPE, MediaType::JSON);
+    headers.insert(ACCEPT, MediaType::JSON_OR_EVENTS);
     request(HttpMethod::POST, headers, body)
 }
 
 /// Builds a GET of a stream, after this event if there is one.
 pub(super) fn get(mut headers: HeaderMap, last_id: Option<HeaderValue>) -> Request<Bytes> {
-    headers.insert(http_header::ACCEPT, MediaType::EVENTS);
-    if let Some(id) = last_id {
-        headers.insert(header::LAST_EVENT_ID, id);
-    }
+    add_stream_headers(&mut headers, last_id);
     request(HttpMethod::GET, headers, Bytes::new())
 }
 
@@ -86,6 +81,7 @@ fn request(method: HttpMethod, headers: HeaderMap, body: Bytes) -> Request<Bytes
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::header;
 
     fn asked(method: &str, params: &'static str) -> PipedRequest {
         PipedRequest::new(method, Some(Bytes::from_static(params.as_bytes())))

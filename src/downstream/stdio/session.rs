@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::jsonrpc::{self, Id};
-use crate::mcp::{header, notification};
+use crate::mcp::{add_session_headers, header, notification};
 
 /// A session that is presumably open.
 pub(super) struct OpenPipeSession {
@@ -33,12 +33,8 @@ impl OpenPipeSession {
     pub(super) fn new(initialize: (Bytes, Id), id: Option<HeaderValue>, result: &[u8]) -> Self {
         let said: PipeInitializeParams = jsonrpc::object(result).unwrap_or_default();
         let mut headers = HeaderMap::new();
-        if let Ok(version) = HeaderValue::from_str(&said.protocol_version) {
-            headers.insert(header::PROTOCOL_VERSION, version);
-        }
-        if let Some(id) = id {
-            headers.insert(header::SESSION_ID, id);
-        }
+        let version = HeaderValue::from_str(&said.protocol_version).ok();
+        add_session_headers(&mut headers, version, id);
         let lists = [
             ("tools", notification::TOOLS_CHANGED),
             ("prompts", notification::PROMPTS_CHANGED),

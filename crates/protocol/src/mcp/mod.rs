@@ -7,6 +7,7 @@
 pub mod code;
 pub mod header;
 mod header_value;
+mod http_head;
 mod log_level;
 mod media_type;
 pub mod meta;
@@ -15,6 +16,7 @@ pub mod question;
 mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value, is_encoded_value};
+pub use http_head::{add_modern_headers, add_session_headers, add_stream_headers};
 pub use log_level::LogLevel;
 pub use media_type::{MediaType, media_type_essence, quote_content_type};
 pub use method::{Method, notification};

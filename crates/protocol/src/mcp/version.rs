@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use http::HeaderValue;
+
 /// A protocol era (2026-07-28, Versioning, "Terminology").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
@@ -60,6 +62,12 @@ impl ProtocolVersion {
             Self::V2025_11_25 => "2025-11-25",
             Self::V2026_07_28 => "2026-07-28",
         }
+    }
+
+    /// The version as a header value.
+    #[inline]
+    pub fn to_header(self) -> HeaderValue {
+        HeaderValue::from_static(self.as_str())
     }
 
     /// Parses a version; `None` if it is unknown.

@@ -14,7 +14,7 @@ use crate::backoff::Backoff;
 use crate::call::{Answer, Question};
 use crate::clock;
 use crate::jsonrpc::{self, Frame};
-use crate::mcp::{Era, MediaType, Method, notification};
+use crate::mcp::{Era, Method, add_stream_headers, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::listen::{
@@ -176,7 +176,7 @@ async fn get(
 ) -> Result<Option<MessageStream>, UpstreamError> {
     let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
-    headers.insert(http::header::ACCEPT, MediaType::EVENTS);
+    add_stream_headers(&mut headers, None);
     let response = shared.client.send_empty(&HttpMethod::GET, &headers).await?;
     let reception = HttpReply::read(response, shared.limit).await?;
     if let Some(lost) = used

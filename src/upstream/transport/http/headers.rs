@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::call::{Call, Context};
 use crate::http_client::RequestHeaders;
-use crate::mcp::{self, Era, ProtocolVersion, encode_value, header};
+use crate::mcp::{self, Era, ProtocolVersion, add_modern_headers, encode_value};
 use crate::policy::CallTarget;
 
 use super::HttpShared;
@@ -57,10 +57,9 @@ impl RequestHeaders for CallHeaders<'_> {
     fn add_to(&self, headers: &mut HeaderMap) {
         let Self { shared, call, target, mirrored } = self;
         if shared.peer.era() == Era::Modern {
-            add_modern(headers, shared.peer.version, &call.method);
-            if let Some(name) = name_header(&call.method, target) {
-                headers.insert(header::NAME, name);
-            }
+            let version = Some(shared.peer.version.to_header());
+            let name = name_header(&call.method, target);
+            add_modern_headers(headers, version, &call.method, name);
         }
         shared.caller_headers.add_to(headers, call);
         for (name, value) in mirrored {
@@ -96,13 +95,6 @@ fn name_header(method: &mcp::Method, target: &CallTarget) -> Option<HeaderValue>
 /// Returns the headers of a request without a subject to a Modern server.
 pub(super) fn modern_headers(version: ProtocolVersion, method: &mcp::Method) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    add_modern(&mut headers, version, method);
+    add_modern_headers(&mut headers, Some(version.to_header()), method, None);
     headers
-}
-
-/// Adds the headers of every Modern request (2026-07-28, Streamable HTTP,
-/// "Standard Request Headers").
-fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &mcp::Method) {
-    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-    headers.insert(header::METHOD, method.to_header());
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::call::Answer;
 use crate::http_client::RequestHeaders;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response, ServerText, parse_from_server};
-use crate::mcp::{Method, ProtocolVersion, header, notification};
+use crate::mcp::{Method, ProtocolVersion, add_session_headers, header, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::peer::{Peer, initialize_params, judge_initialize};
 use crate::upstream::transport::request_ids::RequestIds;
@@ -101,11 +101,7 @@ impl OpenSession {
 
 impl RequestHeaders for OpenSession {
     fn add_to(&self, headers: &mut HeaderMap) {
-        let version = HeaderValue::from_static(self.version.as_str());
-        headers.insert(header::PROTOCOL_VERSION, version);
-        if let Some(id) = &self.id {
-            headers.insert(header::SESSION_ID, id.clone());
-        }
+        add_session_headers(headers, Some(self.version.to_header()), self.id.clone());
     }
 }
 

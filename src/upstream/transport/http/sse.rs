@@ -13,7 +13,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
-use http::header::ACCEPT;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -27,7 +26,7 @@ use crate::codec::sse::SseReader;
 use crate::config::ServerConfig;
 use crate::http_client::{OutgoingRequest, RequestTarget, ResponseBody, decode_body};
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
-use crate::mcp::{MediaType, code, notification, quote_content_type};
+use crate::mcp::{MediaType, add_stream_headers, code, notification, quote_content_type};
 use crate::text::skip_byte_order_mark;
 use crate::upstream::UpstreamError;
 
@@ -59,7 +58,7 @@ pub(crate) async fn open(
     config: &ServerConfig,
 ) -> Result<(DuplexStream, DuplexStream), UpstreamError> {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, MediaType::EVENTS);
+    add_stream_headers(&mut headers, None);
     let response = client.send_empty(&Method::GET, &headers).await?;
     let mut events = events_of(response, config.max_response)?;
     let endpoint = find_endpoint(&mut events, &client).await?;

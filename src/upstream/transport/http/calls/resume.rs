@@ -11,12 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::ACCEPT;
 use http::{HeaderMap, Method as HttpMethod};
 
 use crate::codec::sse::{ReopenAttempt, ResumePoint};
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{Era, MediaType, header};
+use crate::mcp::{Era, add_stream_headers, header};
 use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::sizes::admit;
@@ -161,19 +160,16 @@ impl Resumable {
 
     fn begin_resuming(&mut self, point: ResumePoint) {
         // Responses on the following connections may be those of other requests.
-        if let Some(id) = point.header() {
-            self.headers.insert(header::LAST_EVENT_ID, id);
-        }
+        add_stream_headers(&mut self.headers, point.header());
         let (shared, headers) = (Arc::clone(&self.shared), self.headers.clone());
         self.stage = ResumeStage::Resuming(Box::pin(async move {
-            point.reopen(|_| resume(&shared, headers.clone())).await
+            point.reopen(|_| resume(&shared, &headers)).await
         }));
     }
 }
 
-async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ReopenAttempt<Box<MessageStream>> {
-    headers.insert(ACCEPT, MediaType::EVENTS);
-    let response = match shared.client.send_empty(&HttpMethod::GET, &headers).await {
+async fn resume(shared: &HttpShared, headers: &HeaderMap) -> ReopenAttempt<Box<MessageStream>> {
+    let response = match shared.client.send_empty(&HttpMethod::GET, headers).await {
         Ok(response) => response,
         Err(fault @ (UpstreamError::Connect(_) | UpstreamError::Broken(_))) => {
             return retry_later(shared, &fault);
