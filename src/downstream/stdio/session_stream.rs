@@ -1,13 +1,11 @@
 //! The stream of a Legacy session for messages outside of requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::backoff::Backoff;
 use crate::clock;
-use crate::codec::sse::{ResumePoint, SseReader};
+use crate::codec::sse::{Reconnection, SseReader};
 use crate::jsonrpc::{self, Frame};
 
 use super::MAX_DEPTH;
@@ -20,21 +18,16 @@ use super::session::OpenPipeSession;
 impl<E: McpPeer> Bridge<E> {
     /// Keeps the stream open for as long as the session is. Ends if the endpoint offers none.
     pub(super) async fn news(self: &Arc<Self>, open: &Arc<OpenPipeSession>) {
-        let mut backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
-        let mut point: Option<ResumePoint> = None;
+        let mut reconnection = Reconnection::new();
         loop {
-            let (mut ran, mut retry) = (Duration::ZERO, None);
-            let last_id = point.as_ref().and_then(ResumePoint::header);
-            let request = headers::get(open.headers.clone(), last_id);
+            let request = headers::get(open.headers.clone(), reconnection.last_event_id());
             if let Ok(response) = self.endpoint.send(request).await {
                 let status = response.status();
                 match PipedReply::read(response, self.bounds.answer).await {
                     Ok(PipedReply::Events(mut events)) => {
                         let since = clock::now();
                         self.pass_on(&mut events).await;
-                        ran = since.elapsed();
-                        point = events.resume_point().or(point);
-                        retry = point.as_ref().and_then(ResumePoint::retry);
+                        reconnection.connection_ended(&events, since.elapsed());
                     }
                     Ok(reply) if reply.is_session_lost(None) => {
                         // The new session has a stream of its own.
@@ -42,12 +35,16 @@ impl<E: McpPeer> Bridge<E> {
                             return;
                         }
                     }
-                    Ok(PipedReply::Whole(..)) if status.is_client_error() => return,
+                    Ok(PipedReply::Whole(..)) if status.is_client_error() => {
+                        // The endpoint may only refuse the id of an event that it has dropped.
+                        if !reconnection.forget_last_event() {
+                            return;
+                        }
+                    }
                     Ok(PipedReply::Whole(..)) | Err(_) => {}
                 }
             }
-            let wait = backoff.wait_after(ran);
-            sleep(retry.map_or(wait, |retry| retry.clamp(MIN_RECONNECT_DELAY, LAST_WAIT))).await;
+            sleep(reconnection.next_wait()).await;
         }
     }
 
@@ -70,8 +67,3 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 }
-
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LAST_WAIT: Duration = Duration::from_mins(1);
-/// Lower bound of the endpoint's reconnection delay.
-const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(50);

@@ -266,7 +266,7 @@ impl Inbox {
     }
 
     /// Like [`missed`](Self::missed), without the subscriptions.
-    fn missed_lists(&self) {
+    pub(super) fn missed_lists(&self) {
         self.reads.clear();
         self.relist();
     }

@@ -1,7 +1,7 @@
 //! Subscriptions across lost servers, sessions and streams, reloads, and clients that do not read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -76,6 +76,37 @@ async fn a_session_lost_before_its_first_stream_opens_gets_updates_in_the_next_s
     for hearing in &mut hearings {
         hearing.is_told_of("mcp://s/a:1").await;
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_its_server_ends_is_resumed_at_the_servers_pace_without_repeated_updates() {
+    let upstream = Upstream::legacy().await;
+    upstream.resources(&["a:1"]);
+    let (polled, is_polled) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(true)));
+    let polls = Arc::clone(&is_polled);
+    upstream.guards(move |received| {
+        (received.method == "GET" && polls.load(Ordering::SeqCst)).then(|| {
+            let number = polled.fetch_add(1, Ordering::SeqCst);
+            let events = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+            (200, events, format!("id: {number}\nretry: 0\ndata:\n\n"))
+        })
+    });
+    let gateway = Gateway::with("s", upstream.http() + "isolation = \"shared\"\n").start().await;
+    let mut hearing = Hearing::of(gateway.legacy().await, &["mcp://s/a:1"]).await;
+    // With backoff, so many connections take longer than a test waits.
+    upstream.heard("GET", upstream.all("GET").len() + 8).await;
+    let heard = hearing.rest().await;
+    assert!(heard.iter().all(|(method, _)| method != UPDATED), "{heard:?}");
+    let streams = upstream.all("GET");
+    assert_eq!(streams[0].header("last-event-id"), None);
+    for (number, stream) in streams[1..].iter().enumerate() {
+        assert_eq!(stream.header("last-event-id"), Some(&*number.to_string()));
+    }
+    // From now on the server refuses the ids, so that the gateway begins anew.
+    is_polled.store(false, Ordering::SeqCst);
+    hearing.is_told_of("mcp://s/a:1").await;
+    upstream.update("a:1").await;
+    hearing.is_told_of("mcp://s/a:1").await;
 }
 
 #[tokio::test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::backoff::Backoff;
 use crate::call::{Answer, Question};
 use crate::clock;
+use crate::codec::sse::Reconnection;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, Method, add_stream_headers, notification};
 use crate::upstream::UpstreamError;
@@ -84,7 +84,8 @@ impl ListenTransport for HttpListener {
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
-            let answer = follow(&shared, *events, Some((&sender, carries))).await;
+            let mut events = events;
+            let answer = follow(&shared, &mut events, Some((&sender, carries))).await;
             let _ = sender.send(StreamSignal::Ended(answer)).await;
         });
         Ok(ChangeStream::new(signals, following))
@@ -116,31 +117,40 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
         }
     }
     let mut sessions = shared.session.numbers();
-    let mut backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
+    let mut session = *sessions.borrow();
+    let mut reconnection = Reconnection::new();
     let mut first = true;
     let mut stands = Some(stands);
     loop {
-        sessions.mark_unchanged();
-        let got = get(&shared, first).await;
+        let current = *sessions.borrow_and_update();
+        if std::mem::replace(&mut session, current) != current {
+            // The ids of events are those of a session.
+            reconnection.forget_last_event();
+        }
+        let last_event_id = reconnection.last_event_id();
+        let resumes = last_event_id.is_some();
+        let got = get(&shared, first, last_event_id).await;
         // The stream is open, or unavailable for now.
         stands.take();
-        let mut ran = Duration::ZERO;
         match got {
-            Ok(Some(events)) => {
-                if !first {
-                    // Changes during the interruption were missed.
+            Ok(Some(mut events)) => {
+                // Changes during the interruption were missed. After an event id the server sends
+                // the missed messages, but not every server does.
+                if resumes {
+                    shared.inbox.missed_lists();
+                } else if !first {
                     shared.inbox.missed();
                 }
                 first = false;
                 let since = clock::now();
                 tokio::select! {
-                    _ = follow(&shared, events, None) => {}
+                    _ = follow(&shared, &mut events, None) => {}
                     // The stream belongs to a session that has ended.
                     Ok(()) = sessions.changed() => continue,
                 }
                 // A stream that keeps ending at once is reopened with backoff,
                 // because each time costs a list request.
-                ran = since.elapsed();
+                reconnection.connection_ended(&events.events, since.elapsed());
             }
             Ok(None) => return,
             // There has never been a stream, and a client error is permanent for this session. The
@@ -158,25 +168,31 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
                     // know the session: a list request detects this.
                     shared.inbox.relist();
                 }
+                if matches!(fault, UpstreamError::Status { status, .. } if status.is_client_error())
+                {
+                    // The server may only refuse the id of an event that it has dropped.
+                    reconnection.forget_last_event();
+                }
                 tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "no change stream");
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(backoff.wait_after(ran)) => {}
+            () = tokio::time::sleep(reconnection.next_wait()) => {}
             Ok(()) = sessions.changed() => {}
         }
     }
 }
 
-/// Opens the stream. Returns `None` if the server offers none. A lost session is reopened if there
-/// was a stream before.
+/// Opens the stream, after this event if there is one. Returns `None` if the server offers none. A
+/// lost session is reopened if there was a stream before.
 async fn get(
     shared: &Arc<HttpShared>,
     first: bool,
+    last_event_id: Option<HeaderValue>,
 ) -> Result<Option<MessageStream>, UpstreamError> {
     let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
-    add_stream_headers(&mut headers, None);
+    add_stream_headers(&mut headers, last_event_id);
     let response = shared.client.send_empty(&HttpMethod::GET, &headers).await?;
     let reception = HttpReply::read(response, shared.limit).await?;
     if let Some(lost) = used
@@ -197,7 +213,7 @@ async fn get(
 /// Handles the messages of a stream to its end, and returns the response that ends it.
 async fn follow(
     shared: &Arc<HttpShared>,
-    mut events: MessageStream,
+    events: &mut MessageStream,
     signals: Option<(&mpsc::Sender<StreamSignal>, StreamPurpose)>,
 ) -> Option<Answer> {
     while let Ok(Some(frame)) = events.next().await {
@@ -219,15 +235,16 @@ async fn follow(
                 routing::asked(shared, id, Question { method, params: params.map(Bytes::from) });
             }
             // The response to `listen` ends the stream gracefully.
-            Some(Frame::Response { response, .. }) => return Answer::parse(response).ok(),
-            None => {}
+            Some(Frame::Response { response, .. }) if signals.is_some() => {
+                return Answer::parse(response).ok();
+            }
+            // A server may repeat responses when a stream is resumed.
+            Some(Frame::Response { .. }) | None => {}
         }
     }
     None
 }
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LAST_WAIT: Duration = Duration::from_mins(1);
 /// Time that the first call waits for the stream of an instance with a single client.
 const MIN_STREAM_WAIT: Duration = Duration::from_millis(100);
 const MAX_STREAM_WAIT: Duration = Duration::from_millis(500);

@@ -12,6 +12,7 @@
 
 mod encode;
 mod reader;
+mod reconnection;
 
 use bytes::{Bytes, BytesMut};
 
@@ -21,6 +22,7 @@ use super::large_message::{make_room, take_first};
 
 pub use encode::{DataEncoder, OpenMessage, comment, message, message_with, priming, retry};
 pub use reader::{ReopenAttempt, ResumePoint, SseReader};
+pub use reconnection::Reconnection;
 
 /// One event of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use super::{SseDecoder, SseError, SseEvent};
 pub struct SseReader<B> {
     body: B,
     decoder: SseDecoder,
+    /// Empty if the server has reset it.
     last_id: Option<Bytes>,
     retry: Option<Duration>,
     backoff: Backoff,
@@ -173,8 +174,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     fn note(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id {
             self.has_advanced = true;
-            // An empty id resets the last one (WHATWG HTML, "Server-sent events").
-            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+            self.last_id = Some(id.clone());
         }
         self.retry = event.retry.map(Duration::from_millis).or(self.retry);
     }
@@ -186,12 +186,26 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         } else {
             self.backoff.next_wait();
         }
-        Some(ResumePoint { last_id: self.last_id?, retry: self.retry, backoff: self.backoff })
+        // An empty id resets the last one (WHATWG HTML, "Server-sent events").
+        let last_id = self.last_id.filter(|id| !id.is_empty())?;
+        Some(ResumePoint { last_id, retry: self.retry, backoff: self.backoff })
     }
 
     /// Returns the body after the events that were read.
     pub fn into_body(self) -> B {
         self.body
+    }
+}
+
+impl<B> SseReader<B> {
+    /// Returns the id of the last event that had one. It is empty if the server has reset it.
+    pub(super) fn last_id(&self) -> Option<&Bytes> {
+        self.last_id.as_ref()
+    }
+
+    /// Returns the reconnection delay that the server requested, if any.
+    pub(super) fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 }
 
