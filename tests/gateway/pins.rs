@@ -233,7 +233,8 @@ async fn prompts_resources_and_templates_are_pinned_like_tools() {
     upstream.lists("resources", [resource("R!"), json!({ "uri": "a:new", "name": "n" })]);
     upstream.lists("resourceTemplates", [template("T!")]).announce().await;
     gateway.wait_for(|status| status["servers"][0]["definitions"]["held"] == 3).await;
-    assert_eq!(count("prompts/list", "prompts").await, 0);
+    // The status counts held definitions before the next lists are published.
+    within(async { while count("prompts/list", "prompts").await != 0 {} }).await;
     assert_eq!(count("resources/list", "resources").await, 1, "a new resource is no change");
     assert_eq!(count("resources/templates/list", "resourceTemplates").await, 0);
     for held in ["a:r", "a:t/1"] {
