@@ -36,6 +36,14 @@ impl<'a> Splice<'a> {
         self
     }
 
+    /// Replaces `part`, a slice of the text, by `with`. A part of another text is skipped.
+    pub fn replace_part(&mut self, part: &[u8], with: impl Into<Bytes>) -> &mut Self {
+        match span_of(&self.source, part) {
+            Some(range) => self.replace(range, with),
+            None => self,
+        }
+    }
+
     /// Adds `members` (raw, comma-separated `"key":value`) at the beginning of
     /// the object `source`.
     pub fn prepend(&mut self, members: &[u8]) -> &mut Self {
@@ -56,6 +64,11 @@ impl<'a> Splice<'a> {
         let mut out = Vec::with_capacity(self.size());
         self.put(&mut out);
         out.into()
+    }
+
+    /// The text with all edits applied; `None` if there is no edit.
+    pub fn finish_edited(&mut self) -> Option<Bytes> {
+        (!self.edits.is_empty()).then(|| self.finish())
     }
 
     /// The size of the edited text, if no edit is skipped.
@@ -133,6 +146,15 @@ mod tests {
         let pieces = splice.pieces(&source);
         assert_eq!(pieces.concat(), splice.finish());
         assert!(source.as_ptr_range().contains(&pieces[0].as_ptr()));
+    }
+
+    #[test]
+    fn only_parts_of_the_text_are_replaced_and_a_text_without_edits_is_none() {
+        let source = b"{\"a\":1,\"b\":2}";
+        let mut splice = Splice::new(source);
+        assert!(splice.replace_part(b"1", "9").finish_edited().is_none());
+        let out = splice.replace_part(&source[5..6], "9").finish_edited();
+        assert_eq!(out.unwrap(), "{\"a\":9,\"b\":2}");
     }
 
     #[test]

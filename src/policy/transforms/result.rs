@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::call::{ResultBody, ResultType, ServerName, text_content, tool_error};
 use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
-use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict};
 
 use super::clean::strip_texts;
 use super::contents::change_contents;
@@ -84,17 +84,16 @@ pub fn shape_task(
     keep: &KeepWhole<'_>,
 ) -> Option<Bytes> {
     let members = Members::parse_with_duplicates(task).ok()?;
-    let (mut splice, mut has_changed) = (Splice::new(task), false);
+    let mut splice = Splice::new(task);
     // A client may read any of them.
     for inner in members.find_all("result") {
-        let (at, raw) = (span_of(task, inner.get().as_bytes())?, inner.get().as_bytes());
+        let raw = inner.get().as_bytes();
         let body = ResultBody::parse(Bytes::copy_from_slice(raw)).ok();
         if let Some(shaped) = body.and_then(|body| shape_result(transform, server, &body, keep)) {
-            splice.replace(at, shaped);
-            has_changed = true;
+            splice.replace_part(raw, shaped);
         }
     }
-    has_changed.then(|| splice.finish())
+    splice.finish_edited()
 }
 
 fn replace(shaped: &mut Cow<'_, [u8]>, changed: Option<Vec<u8>>) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-use trunkline_jsonrpc::{Members, Splice, span_of, string, text};
+use trunkline_jsonrpc::{Members, Splice, string, text};
 use trunkline_protocol::mcp::Method;
 
 /// The positions of URIs in a result.
@@ -49,7 +49,7 @@ pub fn rewrite_uris(
     shape: ResultShape,
     public: impl Fn(&str) -> Option<String>,
 ) -> Option<Bytes> {
-    let mut finder = UriFinder { raw, public, splice: Splice::new(raw), found: false };
+    let mut finder = UriFinder { public, splice: Splice::new(raw) };
     // Most results contain none: searching for the key costs next to nothing. A key may be written
     // with escapes.
     let may_have = |key: &[u8]| memmem::find(raw, key).is_some();
@@ -90,7 +90,7 @@ pub fn rewrite_uris(
             }
         }
     }
-    finder.found.then(|| finder.splice.finish())
+    finder.splice.finish_edited()
 }
 
 /// The listing of a directory without the children that the client may not see; `None` if it may
@@ -98,7 +98,6 @@ pub fn rewrite_uris(
 pub fn hide_children(raw: &[u8], is_shown: impl Fn(&str) -> bool) -> Option<Bytes> {
     let result = Members::parse_with_duplicates(raw).ok()?;
     let mut splice = Splice::new(raw);
-    let mut hides = false;
     for list in result.find_all("resources") {
         let children = parse_list(list);
         let all = children.len();
@@ -111,12 +110,11 @@ pub fn hide_children(raw: &[u8], is_shown: impl Fn(&str) -> bool) -> Option<Byte
             })
             .map(RawValue::get)
             .collect();
-        if let Some(place) = span_of(raw, list.get().as_bytes()).filter(|_| shown.len() < all) {
-            splice.replace(place, format!("[{}]", shown.join(",")));
-            hides = true;
+        if shown.len() < all {
+            splice.replace_part(list.get().as_bytes(), format!("[{}]", shown.join(",")));
         }
     }
-    hides.then(|| splice.finish())
+    splice.finish_edited()
 }
 
 /// The elements of a raw array; any other value is its own only element.
@@ -134,10 +132,8 @@ fn parse_node(raw: &RawValue) -> Option<Members<'_>> {
 }
 
 struct UriFinder<'a, F> {
-    raw: &'a [u8],
     public: F,
     splice: Splice<'a>,
-    found: bool,
 }
 
 impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
@@ -184,10 +180,8 @@ impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
     }
 
     fn add_edit(&mut self, raw: &str, uri: &str) {
-        let place = span_of(self.raw, raw.as_bytes());
-        if let Some((place, public)) = place.zip((self.public)(uri)) {
-            self.splice.replace(place, string(&public));
-            self.found = true;
+        if let Some(public) = (self.public)(uri) {
+            self.splice.replace_part(raw.as_bytes(), string(&public));
         }
     }
 }

@@ -10,7 +10,7 @@ use super::entries::{EventCount, LabelledEntry, MetricVisit};
 pub struct ToolMetrics {
     server: Box<str>,
     tool: Box<str>,
-    calls: [EventCount; CallOutcome::COUNT],
+    calls: CallCounts,
     tokens: Level,
 }
 
@@ -32,13 +32,11 @@ impl ToolMetrics {
     /// Counts a call.
     #[inline]
     pub fn record_call(&self, outcome: &CallOutcome) {
-        if let Some(count) = self.calls.get(outcome.index()) {
-            count.increment();
-        }
+        self.calls.record(outcome);
     }
 
     pub(super) fn show_calls(&self, visit: MetricVisit<'_, EventCount>) {
-        show_by_outcome(&self.calls, visit);
+        self.calls.show(visit);
     }
 }
 
@@ -52,7 +50,7 @@ impl LabelledEntry for ToolMetrics {
 #[derive(Debug)]
 pub struct CallMetrics {
     label: (&'static str, Box<str>),
-    calls: [EventCount; CallOutcome::COUNT],
+    calls: CallCounts,
     list_tokens: Level,
 }
 
@@ -74,13 +72,11 @@ impl CallMetrics {
     /// Counts a call.
     #[inline]
     pub fn record_call(&self, outcome: &CallOutcome) {
-        if let Some(count) = self.calls.get(outcome.index()) {
-            count.increment();
-        }
+        self.calls.record(outcome);
     }
 
     pub(super) fn show_calls(&self, visit: MetricVisit<'_, EventCount>) {
-        show_by_outcome(&self.calls, visit);
+        self.calls.show(visit);
     }
 }
 
@@ -91,10 +87,23 @@ impl LabelledEntry for CallMetrics {
     }
 }
 
-fn show_by_outcome(calls: &[EventCount; CallOutcome::COUNT], visit: MetricVisit<'_, EventCount>) {
-    for (outcome, count) in CallOutcome::LABELS.iter().zip(calls) {
-        if count.value() > 0 {
-            visit(&[("outcome", outcome)], count);
+/// Numbers of calls by outcome.
+#[derive(Debug, Default)]
+struct CallCounts([EventCount; CallOutcome::COUNT]);
+
+impl CallCounts {
+    #[inline]
+    fn record(&self, outcome: &CallOutcome) {
+        if let Some(count) = self.0.get(outcome.index()) {
+            count.increment();
+        }
+    }
+
+    fn show(&self, visit: MetricVisit<'_, EventCount>) {
+        for (outcome, count) in CallOutcome::LABELS.iter().zip(&self.0) {
+            if count.value() > 0 {
+                visit(&[("outcome", outcome)], count);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-use trunkline_jsonrpc::{Members, Splice, span_of, string, text};
+use trunkline_jsonrpc::{Members, Splice, string, text};
 
 use crate::mcp::meta::{META, RELATED_TASK};
 
@@ -34,7 +34,7 @@ pub fn related(raw: &[u8]) -> Option<String> {
 pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -> Option<Bytes> {
     // A message without a task id lacks this key, which may be written with escapes.
     memmem::find(raw, b"\"taskId\"").or_else(|| memmem::find(raw, br"\u"))?;
-    let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
+    let mut finder = Finder { public, splice: Splice::new(raw) };
     let message = Members::parse_with_duplicates(raw).ok()?;
     finder.meta(&message);
     match place {
@@ -44,7 +44,7 @@ pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -
         }
         TaskIdPlace::Meta => {}
     }
-    finder.found.then(|| finder.splice.finish())
+    finder.splice.finish_edited()
 }
 
 fn inner<'a>(members: &Members<'a>, key: &str) -> Option<Members<'a>> {
@@ -58,10 +58,8 @@ fn inners<'a>(members: &Members<'a>, key: &str) -> impl Iterator<Item = Members<
 }
 
 struct Finder<'a, F> {
-    raw: &'a [u8],
     public: F,
     splice: Splice<'a>,
-    found: bool,
 }
 
 impl<'a, F: Fn(&str) -> String> Finder<'a, F> {
@@ -87,10 +85,8 @@ impl<'a, F: Fn(&str) -> String> Finder<'a, F> {
     }
 
     fn put(&mut self, raw: &'a RawValue) {
-        let place = span_of(self.raw, raw.get().as_bytes());
-        if let Some((place, native)) = place.zip(text(raw)) {
-            self.splice.replace(place, string(&(self.public)(&native)));
-            self.found = true;
+        if let Some(native) = text(raw) {
+            self.splice.replace_part(raw.get().as_bytes(), string(&(self.public)(&native)));
         }
     }
 }
