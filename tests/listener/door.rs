@@ -134,6 +134,21 @@ pub async fn within<T>(step: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), step).await.expect("in time")
 }
 
+/// Returns a count once several looks in a row have found the same value.
+pub async fn settled(count: &AtomicUsize) -> usize {
+    within(async {
+        let (mut before, mut equal_looks) = (count.load(Relaxed), 0);
+        while equal_looks < 3 {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let now = count.load(Relaxed);
+            equal_looks = if now == before { equal_looks + 1 } else { 0 };
+            before = now;
+        }
+        before
+    })
+    .await
+}
+
 /// Builds an HTTP/1 request.
 pub fn get(path: &str) -> Request<Empty<Bytes>> {
     Request::get(path).header("host", "localhost").body(Empty::new()).unwrap()
@@ -311,6 +326,8 @@ impl Body for Stream {
     }
 }
 
+/// Time between two looks at a count.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// More than any body in these tests.
 const MAX_TEST_BODY_BYTES: usize = 64 * 1024;
 /// More than any echoed body.

@@ -1,12 +1,14 @@
 //! HTTP/1.1 on the wire: bodies, persistent connections, and refusals.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trunkline::listener::{ConnectionLimits, Settings};
 
-use crate::door::{Door, Event, read_to_close, within};
+use crate::door::{Door, Event, read_to_close, settled, within};
 
 #[tokio::test]
 async fn a_body_is_read_however_it_comes() {
@@ -241,11 +243,18 @@ async fn pipelined_requests_wait_within_bounds() {
     assert_eq!(door.event().await, Event::Entered);
     // More than the socket's buffers hold: unread bytes stay with the client.
     let (mut read, mut write) = socket.into_split();
+    let written = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&written);
     let ahead = tokio::spawn(async move {
-        let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000_000);
-        let _ = write.write_all(next.as_bytes()).await;
+        let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+        for _ in 0..1_000 {
+            if write.write_all(next.as_bytes()).await.is_err() {
+                return;
+            }
+            counted.fetch_add(next.len(), Relaxed);
+        }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    settled(&written).await;
     assert!(!ahead.is_finished(), "a client may not fill memory with requests sent ahead");
     door.release.notify_one();
     let mut first = [0; 12];

@@ -28,7 +28,14 @@ async fn a_child_with_too_large_temporary_files_is_ended() {
         assert!(words.contains("its temporary files take more than 4194304 bytes"), "{words}");
     }
     let small = format!("{fill}[open(f'{{folder}}/{{n}}', 'wb').write(data) for n in range(2)]");
-    let spec = python(&format!("{small}\ntime.sleep(3)"), Some(sandbox("{ tmp_size = \"4MiB\" }")));
+    // Each check opens the folder (`IN_OPEN`).
+    let checks = "import ctypes\n\
+                  libc = ctypes.CDLL(None)\n\
+                  watch = libc.inotify_init1(0)\n\
+                  assert libc.inotify_add_watch(watch, folder.encode(), 0x20) > 0\n\
+                  for _ in range(3): assert os.read(watch, 4096)";
+    let code = format!("{small}\n{checks}");
+    let spec = python(&code, Some(sandbox("{ tmp_size = \"4MiB\" }")));
     assert_eq!(run(&spec).await.1, Some(0));
 }
 

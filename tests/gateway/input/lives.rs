@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::gateway::of;
 use crate::support::upstream::MOMENT;
 use crate::support::{Gateway, Kind, Said, Step, Upstream, every_kind, until, until_async};
 
@@ -158,11 +159,7 @@ async fn a_server_that_dies_meanwhile_is_reported_at_the_retry() {
         let [(_, modern), (_, legacy)] = both(&gateway).await;
         let asked = ask(&modern, "s__ask").await;
         upstream.crash();
-        gateway
-            .wait_for(|status| {
-                crate::support::gateway::of(status, "s")["state"] == "ready" || name == "http"
-            })
-            .await;
+        gateway.wait_for(|status| of(status, "s")["state"] == "ready" || name == "http").await;
         let said = retry(&modern, "s__ask", asked.all(&ann()), asked.state()).await;
         assert!(
             said.is_error() && said.text().contains("failed during the call"),
@@ -208,7 +205,8 @@ async fn a_server_that_answers_without_waiting_is_believed() {
                 if client.is_modern() {
                     let asked = ask(&client, &tool).await;
                     kind.upstream.release(1);
-                    tokio::time::sleep(MOMENT * 3).await;
+                    // The server's answer is there before the client's.
+                    gateway.wait_for(|status| of(status, kind.name)["in_flight"] == 0).await;
                     let said = retry(&client, &tool, asked.all(&ann()), asked.state()).await;
                     assert_eq!(said.text(), "never mind", "{era} {tool}");
                     continue;

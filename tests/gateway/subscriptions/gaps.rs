@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Hearing, all_kinds, kinds, public, subscribe};
 use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
-use crate::support::{Gateway, Upstream, within};
+use crate::support::{Gateway, Upstream, until, within};
 
 #[tokio::test]
 async fn subscriptions_to_a_lost_server_are_renewed_and_clients_are_notified_of_possible_changes() {
@@ -178,10 +177,12 @@ async fn changes_without_an_open_get_stream_are_reported_on_the_next() {
             kind.upstream.update("a:1").await;
             kind.upstream.lists("prompts", [json!({ "name": number.to_string() })]);
         }
-        kind.upstream.tell(PROMPTS, json!({})).await;
         let mut changes = gateway.running.gateway.changes();
+        let before = kind.upstream.all("prompts/list").len();
+        kind.upstream.tell(PROMPTS, json!({})).await;
+        // The gateway reads a server's messages in their order: it has the updates, too.
+        until(|| kind.upstream.all("prompts/list").len() > before).await;
         within(changes.changed()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
         let stream = client.listen().await;
         let mut hearing = Hearing { client, stream };
         let mut heard = hearing.rest().await;

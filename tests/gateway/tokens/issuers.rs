@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -47,7 +47,7 @@ async fn without_keys_a_token_is_neither_refused_nor_accepted() {
     let (upstream, issuer) = (Upstream::modern().await, Issuer::silent().await);
     let gateway = Gateway::with("s", upstream.http()).toml(&issuer.table("idp", "")).start().await;
     let house = House { upstream, issuer, gateway };
-    let fault = |status: &serde_json::Value| status["issuers"][0]["error"].clone();
+    let fault = |status: &Value| status["issuers"][0]["error"].clone();
     let status = house.gateway.wait_for(|status| fault(status).is_string()).await;
     assert!(fault(&status).as_str().unwrap().contains("/keys answered 503"), "{status}");
     let token = house.token(json!({}));
@@ -72,11 +72,16 @@ async fn a_request_waits_for_the_first_keys() {
     let house = House { upstream, issuer, gateway };
     let (mut socket, _) = within(listener.accept()).await.unwrap();
     let token = house.token(json!({}));
+    let before = house.gateway.status().await["connections"].as_u64().unwrap();
     let call = house.call(&token);
     let answer = async {
         let mut head = vec![0; 1024];
         assert!(socket.read(&mut head).await.unwrap() > 0);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let is_open = |status: &Value| status["connections"].as_u64() > Some(before);
+        house.gateway.wait_for(is_open).await;
+        // The answer to a later request shows that the gateway has read the call.
+        let later = house.gateway.plain().http("GET", "/mcp").send().await;
+        assert_ne!(later.status(), 200);
         let body = json!({ "keys": [house.issuer.key.public()] }).to_string();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
         socket.write_all((head + &body).as_bytes()).await.unwrap();

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{ConnectionPool, HostResolver, RequestTarget, ResponseBody, TransportError};
@@ -84,6 +86,25 @@ async fn whole(response: Response<ResponseBody>) -> Bytes {
 
 async fn said(socket: &mut TcpStream, text: &str) {
     socket.write_all(text.as_bytes()).await.unwrap();
+}
+
+/// Waits until a client's socket holds unread bytes or the end of its connection, and the runtime
+/// has polled for it.
+async fn arrived_at(client: SocketAddr) {
+    let port = format!(":{:04X}", client.port());
+    let has_news = |line: &str| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let [_, local, _, state, queues, ..] = columns[..] else { return false };
+        let is_unread = !queues.ends_with(":00000000");
+        local.ends_with(&port) && (state == CLOSE_WAIT || is_unread)
+    };
+    let wait = async {
+        while !std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(has_news) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.expect("it arrives");
+    tokio::task::yield_now().await;
 }
 
 #[tokio::test]
@@ -172,11 +193,13 @@ async fn a_connection_that_was_closed_meanwhile_costs_another() {
             let mut socket = server.accept().await;
             request(&mut socket, body.as_bytes()).await;
             said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            socket
         };
-        let (response, ()) = tokio::join!(server.ask(body), play);
+        let (response, socket) = tokio::join!(server.ask(body), play);
         assert_eq!(whole(response.unwrap()).await, "ok");
-        // The connection is closed now; wait until the client can notice.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let client = socket.peer_addr().unwrap();
+        drop(socket);
+        arrived_at(client).await;
     }
 }
 
@@ -241,17 +264,22 @@ async fn large_bodies_arrive_whole_both_ways() {
 
 #[tokio::test]
 async fn a_body_that_ends_with_its_connection_is_whole() {
-    let server = Server::start().await;
+    let (server, has_some) = (Server::start().await, Notify::new());
     let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"{}").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\n\r\nsome").await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        has_some.notified().await;
         said(&mut socket, " more").await;
     };
-    let asked = async { whole(server.ask("{}").await.unwrap()).await };
-    let (body, ()) = tokio::join!(asked, play);
-    assert_eq!(body, "some more");
+    let asked = async {
+        let mut body = server.ask("{}").await.unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        has_some.notify_one();
+        (first, timeout(PATIENCE, collect(body)).await.expect("a body").unwrap())
+    };
+    let (pieces, ()) = tokio::join!(asked, play);
+    assert_eq!(pieces, ("some".into(), " more".into()));
     assert!(server.pool.idle.take().is_none());
 }
 
@@ -334,8 +362,7 @@ async fn a_response_between_two_requests_answers_neither() {
     let (response, mut first) = tokio::join!(server.ask("one"), play);
     assert_eq!(whole(response.unwrap()).await, "ok");
     said(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await;
-    // The client can notice it now.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    arrived_at(first.peer_addr().unwrap()).await;
     let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"two").await;
@@ -436,3 +463,5 @@ async fn connections_do_not_wait_for_ever() {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// State of a socket whose peer has closed, in `/proc/net/tcp`.
+const CLOSE_WAIT: &str = "08";

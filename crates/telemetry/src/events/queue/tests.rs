@@ -65,7 +65,7 @@ fn an_event_of_a_call_costs_no_search_in_a_full_queue() {
         queue.push(event("c", EventType::CallEnded, 1));
     }
     let lasted = clock::now() - begun;
-    assert!(lasted < Duration::from_secs(5), "{lasted:?}: with a search it is a minute");
+    assert!(lasted < Duration::from_secs(20), "{lasted:?}: with a search it is a minute");
 }
 
 /// Polls a wait once, and returns true if it is over.
