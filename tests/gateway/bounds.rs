@@ -93,7 +93,8 @@ async fn connecting_to_a_server_that_does_not_answer_is_given_up() {
         let url = format!("{scheme}://{}/mcp", listener.local_addr().unwrap());
         let lines = format!("url = {url:?}\nconnect_timeout = \"200ms\"\nstart_timeout = \"5m\"\n");
         let took = time_to_first_error(lines).await;
-        assert!(took < Duration::from_secs(4), "{scheme}: {took:?}");
+        // Longer than any delay, and much shorter than `start_timeout`.
+        assert!(took < Duration::from_mins(1), "{scheme}: {took:?}");
     }
 }
 
@@ -118,7 +119,8 @@ async fn a_child_that_ignores_every_request_to_exit_is_killed_after_its_stop_tim
     let pid = gateway.server("s").await["pid"].as_u64().unwrap();
     let began = Instant::now();
     gateway.stop().await;
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // By default it would be ten seconds: five until SIGTERM, and five until SIGKILL.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "the child is gone: {stat}");
 }

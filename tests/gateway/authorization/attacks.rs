@@ -156,7 +156,8 @@ async fn large_arguments_neither_pass_a_condition_nor_hold_up_others() {
     let started = Instant::now();
     let said = client.call("s__echo", list(100_000)).await;
     assert!(said.is_error() && said.text().contains("not allowed"), "{:?}", said.status);
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    // Unbounded, it would be minutes.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(upstream.calls().len(), 1);
 }
 
