@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::telemetry::audit::{ChainKey, ChainMode, ChainReport, LogVerifier, first_number};
+use crate::telemetry::audit::{ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier};
 
 use super::{print_error, report_error, write_to_stdout};
 
@@ -21,8 +21,8 @@ pub(super) enum AuditCommand {
     /// FILE:LINE and a description. The last line of the output has the number and the hash of the
     /// last record. Keep them elsewhere: given as --last, they later reveal a log that was cut off.
     ///
-    /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, 3 if a
-    /// file cannot be read.
+    /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, such as
+    /// one without the key of a keyed chain, 3 if a file cannot be read.
     Verify(VerifyArgs),
 }
 
@@ -50,7 +50,15 @@ pub(super) fn run(command: &AuditCommand) -> ExitCode {
         }
         Err(error) => {
             let _ = report_error(&error);
-            super::CONFIG_FAULT.into_code()
+            let exit = match error {
+                AuditCommandError::KeyNeeded { .. } | AuditCommandError::NotKeyed { .. } => {
+                    super::WRONG_USE
+                }
+                AuditCommandError::Read { .. } | AuditCommandError::ShortKey { .. } => {
+                    super::CONFIG_FAULT
+                }
+            };
+            exit.into_code()
         }
     }
 }
@@ -62,13 +70,23 @@ enum AuditCommandError {
     Read { path: PathBuf, source: io::Error },
     #[error("the key in {} has fewer than {} bytes", path.display(), ChainKey::MIN_BYTES)]
     ShortKey { path: PathBuf },
+    #[error("{} is chained with a key: give the file of the key with --key-file", path.display())]
+    KeyNeeded { path: PathBuf },
+    #[error(
+        "{} is chained without a key, as anyone could have written it: leave out --key-file if its \
+         gateway has no `audit.chain_key`",
+        path.display()
+    )]
+    NotKeyed { path: PathBuf },
 }
 
 /// Verifies the files and prints each fault. Returns the number of faults.
 fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandError> {
     let mut verifier = LogVerifier::new(chain_mode(args.key_file.as_deref())?);
     let mut faults = 0;
-    for path in sort_files(&args.files)? {
+    let files = read_beginnings(&args.files)?;
+    check_key(args, &files)?;
+    for (_, path) in files {
         let unreadable = |source| AuditCommandError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let tell = |line, fault| {
@@ -90,17 +108,32 @@ fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandE
     Ok((verifier.report().clone(), faults))
 }
 
-/// Sorts the files by their first records, the earliest first.
-fn sort_files(files: &[PathBuf]) -> Result<Vec<&Path>, AuditCommandError> {
-    let numbered = files.iter().map(|path| {
-        let first = File::open(path).and_then(|file| first_number(BufReader::new(file)));
+/// Returns the files with their first records, the earliest first.
+fn read_beginnings(files: &[PathBuf]) -> Result<Vec<(LogBeginning, &Path)>, AuditCommandError> {
+    let begun = files.iter().map(|path| {
+        let first = File::open(path).and_then(|file| LogBeginning::read(BufReader::new(file)));
         let first =
             first.map_err(|source| AuditCommandError::Read { path: path.clone(), source })?;
         Ok((first, path.as_path()))
     });
-    let mut numbered: Vec<_> = numbered.collect::<Result<_, AuditCommandError>>()?;
-    numbered.sort_by_key(|(first, _)| *first);
-    Ok(numbered.into_iter().map(|(_, path)| path).collect())
+    let mut begun: Vec<_> = begun.collect::<Result<_, AuditCommandError>>()?;
+    begun.sort_by_key(|(first, _)| first.number);
+    Ok(begun)
+}
+
+/// Checks that a key is given for a keyed log, and for no other: every record would be faulty. A log
+/// with records of both kinds is verified with the key.
+fn check_key(args: &VerifyArgs, files: &[(LogBeginning, &Path)]) -> Result<(), AuditCommandError> {
+    let find = |keyed: bool| files.iter().find(|(first, _)| first.is_keyed == Some(keyed));
+    match (&args.key_file, find(true), find(false)) {
+        (None, Some((_, path)), _) => {
+            Err(AuditCommandError::KeyNeeded { path: (*path).to_owned() })
+        }
+        (Some(_), None, Some((_, path))) => {
+            Err(AuditCommandError::NotKeyed { path: (*path).to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn chain_mode(key_file: Option<&Path>) -> Result<ChainMode, AuditCommandError> {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::process::{Process, TRUNKLINE, eventually, text};
-use super::{CONFIG_FAULT, DONE, FAILURE, WRONG_USE, trunkline};
+use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, trunkline};
 
 /// Two records of `trunkline serve`, chained by SHA-256.
 const LOG: &str = concat!(
@@ -48,7 +48,6 @@ fn a_log_is_verified_and_its_faults_have_a_line_and_an_exit_code() {
     verify(&["--last", &format!("3:{last}"), &two, &one])
         .exits_with(FAILURE)
         .complains_of(&["ends with record 2, expected 3"]);
-    verify(&["--key-file", &key, &one]).exits_with(FAILURE).complains_of(&["not keyed"]);
     fs::write(&one, format!("{}\n", first.replace("call", "list"))).unwrap();
     verify(&[&one, &two])
         .exits_with(FAILURE)
@@ -60,6 +59,68 @@ fn a_log_is_verified_and_its_faults_have_a_line_and_an_exit_code() {
     verify(&[]).exits_with(WRONG_USE);
     verify(&["--last", "7", &two]).exits_with(WRONG_USE).complains_of(&["SEQ:HASH"]);
     verify(&["--help"]).exits_with(DONE).prints(&["Exit codes", "--key-file", "--last"]);
+}
+
+#[test]
+fn a_log_is_verified_with_its_key_only_and_without_one_only_if_it_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (keyed, later, plain, key) = (path("keyed"), path("later"), path("plain"), path("key"));
+    let secret = "0123456789abcdef0123456789abcdef";
+    let log = log();
+    fs::write(&plain, &log).unwrap();
+    fs::write(&key, secret).unwrap();
+    let (first, second) = keyed_log(secret);
+    fs::write(&keyed, &first).unwrap();
+    fs::write(&later, &second).unwrap();
+    let verify = |more: &[&str]| trunkline(&[&["audit", "verify"], more].concat());
+    verify(&["--key-file", &key, &later, &keyed]).exits_with(DONE).prints(&["2 record(s)"]);
+    // One sentence, for any number of files and records.
+    let missing = verify(&[&keyed, &later]).exits_with(WRONG_USE);
+    says_only(
+        &missing,
+        &format!(
+            "trunkline: {keyed} is chained with a key: give the file of the key with --key-file\n"
+        ),
+    );
+    let surplus = verify(&["--key-file", &key, &plain]).exits_with(WRONG_USE);
+    says_only(
+        &surplus,
+        &format!(
+            "trunkline: {plain} is chained without a key, as anyone could have written it: leave out \
+         --key-file if its gateway has no `audit.chain_key`\n"
+        ),
+    );
+    // The second half was replaced by an intruder without the key.
+    let replaced = log.lines().nth(1).unwrap().to_owned() + "\n";
+    fs::write(&later, replaced).unwrap();
+    verify(&["--key-file", &key, &keyed, &later])
+        .exits_with(FAILURE)
+        .complains_of(&["later:1: the chain is not keyed", "1 fault(s)"]);
+    // Another key is a matter of the records.
+    fs::write(&key, secret.replace('0', "f")).unwrap();
+    verify(&["--key-file", &key, &keyed]).exits_with(FAILURE).complains_of(&["another key"]);
+}
+
+/// Checks that standard error is this text, and standard output is empty.
+#[track_caller]
+fn says_only(ran: &Ran, text: &str) {
+    assert_eq!(std::str::from_utf8(&ran.0.stderr).unwrap(), text);
+    assert!(ran.0.stdout.is_empty(), "{:?}", ran.0);
+}
+
+/// Returns the two records of [`LOG`], chained with a key.
+fn keyed_log(secret: &str) -> (String, String) {
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes());
+    let sign = |line: &str| {
+        let covered = line.split(",\"hmac\":").next().unwrap();
+        data_encoding::HEXLOWER.encode(aws_lc_rs::hmac::sign(&key, covered.as_bytes()).as_ref())
+    };
+    let log = LOG.replace("\"hash\"", "\"hmac\"");
+    let log = log.replace("HASH1", &sign(log.lines().next().unwrap()));
+    let log = log.replace("HASH2", &sign(log.lines().nth(1).unwrap()));
+    let (first, second) = log.split_once('\n').unwrap();
+    (format!("{first}\n"), second.to_owned())
 }
 
 /// Calls a tool of a gateway, and reads the answer.

@@ -48,7 +48,7 @@ pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, sessio
 pub use redaction::{RedactionError, RedactionRules};
 pub use rotation::FileRotation;
 pub use syslog::SyslogAddress;
-pub use verify::{ChainFault, ChainReport, LogVerifier, first_number};
+pub use verify::{ChainFault, ChainReport, LogBeginning, LogVerifier};
 
 use queue::AuditQueue;
 use record::{RecordId, RecordTime};

@@ -180,14 +180,27 @@ impl LogVerifier {
     }
 }
 
-/// Returns the number of the first record of a file, by which files are sorted.
-///
-/// # Errors
-/// It cannot be read.
-pub fn first_number(mut file: impl BufRead) -> io::Result<Option<u64>> {
-    let mut line = Vec::new();
-    file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-    Ok(read_number(&line))
+/// The first record of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogBeginning {
+    /// Its number, by which files are sorted.
+    pub number: Option<u64>,
+    /// True if its hash is keyed; `None` if the line is not a record of a chain.
+    pub is_keyed: Option<bool>,
+}
+
+impl LogBeginning {
+    /// Reads the first line of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(mut file: impl BufRead) -> io::Result<Self> {
+        let mut line = Vec::new();
+        file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        let is_keyed = ChainedLine::parse(line).map(|line| line.is_keyed);
+        Ok(Self { number: read_number(line), is_keyed })
+    }
 }
 
 /// Returns the number of lost records that a line reports.
