@@ -34,7 +34,8 @@ pub use documents::imported::{ImportedTarget, ImportedText, InactiveEntryFault};
 pub use documents::references::{ReferenceContext, ReferenceNotation};
 pub use documents::{DocumentError, MAX_DOCUMENT, Notation, jsonc_options, parse_document};
 pub use edited_file::{
-    EditedFile, EditedFileError, FileMode, UndoOutcome, WriteOutcome, undo_write, unified_diff,
+    CreatedFile, EditedFile, EditedFileError, FileMode, UndoOutcome, UndoneFile, UndoneState,
+    UndoneWrite, WriteOutcome, WriteRules, undo_write, unified_diff,
 };
 pub use error::ImportError;
 pub use foreign::clients::{ClientPlace, KNOWN_CLIENTS, KnownClient, UserFolders, opencode};

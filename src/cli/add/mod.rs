@@ -142,7 +142,7 @@ fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {
     let mut text = if args.dry_run {
         show_change(&gateway)
     } else {
-        let written = gateway.write()?;
+        let written = gateway.write(&[])?;
         let removed = format!("{}: removed [servers.{}]\n", gateway.label(), args.name);
         removed + &gateway.describe_backup(&written)
     };

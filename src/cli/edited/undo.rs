@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use trunkline_import::{EditedFileError, MAX_DOCUMENT, UndoOutcome, undo_write};
+use trunkline_import::{
+    EditedFileError, MAX_DOCUMENT, UndoOutcome, UndoneFile, UndoneState, undo_write,
+};
 
-use crate::cli::{FAILURE_EXIT, report_error, write_to_stdout};
+use crate::cli::{FAILURE_EXIT, printable, report_error, write_to_stdout};
 
 /// Restores each file that a command has written, and reports it. A file that cannot be restored
 /// does not affect the others.
@@ -14,17 +16,24 @@ pub(crate) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
     let mut errors = Vec::new();
     for path in paths {
         let file = path.display();
-        match undo_write(path, MAX_DOCUMENT) {
-            Ok(UndoOutcome::NoBackup) => {}
-            Ok(UndoOutcome::Restored) => lines.push(format!("{file}: as it was before\n")),
-            Ok(UndoOutcome::Removed) => {
+        let undone = match undo_write(path, MAX_DOCUMENT) {
+            Ok(undone) => undone,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        match undone.outcome {
+            UndoOutcome::NoBackup => {}
+            UndoOutcome::Restored => lines.push(format!("{file}: as it was before\n")),
+            UndoOutcome::Removed => {
                 lines.push(format!("{file}: removed, as it was before\n"));
             }
-            Ok(UndoOutcome::Changed(backup)) => {
+            UndoOutcome::Changed(backup) => {
                 errors.push(EditedFileError::ChangedSince { path: path.clone(), backup });
             }
-            Err(error) => errors.push(error),
         }
+        lines.extend(undone.created.iter().map(describe_created));
     }
     if lines.is_empty() && errors.is_empty() {
         lines.push("nothing to undo\n".to_owned());
@@ -34,4 +43,14 @@ pub(crate) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
         report_error(error);
     }
     if errors.is_empty() { written } else { FAILURE_EXIT.into_code() }
+}
+
+/// Describes the end of a file that was created for an undone write, such as a secret.
+fn describe_created(file: &UndoneFile) -> String {
+    let end = match file.state {
+        UndoneState::Removed => "removed",
+        UndoneState::Changed => "kept, it has changed since",
+        UndoneState::Stuck => "kept, it cannot be read or removed; remove it by hand",
+    };
+    format!("{}: {end}\n", printable(&file.path))
 }

@@ -229,3 +229,74 @@ fn add_names_missing_variables_and_takes_values_unchanged() {
     let unset = user.types(&["add", "x", "https://x/mcp", "--header", "A: ${env:NONE}"]);
     unset.exits_with(WRONG_USE).complains_of(&["nothing was added", "`NONE` is not set"]);
 }
+
+#[test]
+fn only_five_backups_stay_for_their_owner_only_and_all_of_them_can_be_undone() {
+    let user = User::new();
+    let config = user.project("gateway.toml");
+    let number = |number: usize| format!("s{number}");
+    for added in 1..=7 {
+        user.types(&["add", &number(added), "--", "npx", &number(added)]).exits_with(DONE);
+    }
+    std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).unwrap();
+    user.types(&["remove", &number(1)]).exits_with(DONE);
+    let backups = || -> Vec<u32> {
+        let entries = std::fs::read_dir(user.project("")).unwrap().map(Result::unwrap);
+        let entries = entries.filter(|entry| {
+            let name = entry.file_name().to_str().unwrap().to_owned();
+            name.contains(".before-trunkline-") || name.contains(".created-by-trunkline-")
+        });
+        entries.map(|entry| entry.metadata().unwrap().permissions().mode() & 0o777).collect()
+    };
+    assert_eq!(backups(), [0o600; 5]);
+    let servers = || user.gateway().matches("[servers.").count();
+    assert_eq!(servers(), 6);
+    for left in [7, 6, 5, 4, 3] {
+        user.types(&["import", "--undo"]).exits_with(DONE).prints(&["gateway.toml: as it was"]);
+        assert_eq!(servers(), left);
+        if left == 7 {
+            let mode = std::fs::metadata(&config).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o644, "the mode before the last edit");
+        }
+    }
+    user.types(&["import", "--undo"]).exits_with(DONE).prints(&["nothing to undo"]);
+    assert!(backups().is_empty());
+}
+
+#[test]
+fn an_undo_removes_the_unchanged_secrets_of_its_import() {
+    let user = User::new();
+    let path = user.project("x.json");
+    let servers = |keys: &[&str]| {
+        let env: Vec<_> = keys.iter().map(|key| format!(r#""{key}": "hunter2-{key}""#)).collect();
+        format!(r#"{{"mcpServers": {{"gh": {{"command": "gh", "env": {{{}}}}}}}}}"#, env.join(","))
+    };
+    user.has(&path, servers(&["A_TOKEN", "B_TOKEN"]));
+    let import = ["import", path.to_str().unwrap(), "--write"];
+    // An earlier file of the same person stays.
+    user.has(&user.project("secrets/own"), "mine");
+    user.types(&import).exits_with(DONE).prints(&["secrets/gh.A_TOKEN: written"]);
+    assert_eq!(user.secrets().len(), 3);
+    user.has(&user.project("secrets/gh.B_TOKEN"), "hunter2-rotated");
+    user.types(&["import", "--undo"]).exits_with(DONE).prints(&[
+        "gateway.toml: removed, as it was before\n",
+        "secrets/gh.A_TOKEN: removed\n",
+        "secrets/gh.B_TOKEN: kept, it has changed since\n",
+    ]);
+    let left = user.secrets();
+    let left: Vec<_> = left.iter().map(|(name, _, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(left, [("gh.B_TOKEN", "hunter2-rotated"), ("own", "mine")]);
+    // An edit between the import and its undo changes nothing.
+    let user = User::new();
+    user.has(&user.project("gateway.toml"), OWN);
+    let add = ["add", "b", "--env", "API_KEY=hunter2-add", "--", "b"];
+    user.types(&add).exits_with(DONE).prints(&["secrets/b.API_KEY: written"]);
+    user.types(&["remove", "b"]).exits_with(DONE);
+    user.types(&["import", "--undo"]).exits_with(DONE);
+    assert_eq!(user.secrets().len(), 1, "the server is back");
+    user.types(&["import", "--undo"]).exits_with(DONE).prints(&["secrets/b.API_KEY: removed\n"]);
+    assert!(!user.project("secrets").exists());
+    let names = std::fs::read_dir(user.project("")).unwrap().map(|it| it.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["gateway.toml"], "neither backups nor lists are left");
+    assert_eq!(user.gateway(), OWN);
+}

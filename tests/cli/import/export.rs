@@ -71,9 +71,10 @@ fn modes_and_links_stay_and_a_new_file_goes_away_again() {
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
     let backup = std::fs::read_dir(file.parent().unwrap()).unwrap().map(Result::unwrap);
     let backup = backup.map(|entry| entry.path()).find(|path| *path != file).unwrap();
-    assert_eq!(std::fs::metadata(backup).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::metadata(backup).unwrap().permissions().mode() & 0o777, 0o600);
     user.types(&["export", "--client", "cursor", "--undo"]).exits_with(DONE);
     assert_eq!(std::fs::read_to_string(&target).unwrap(), "{}\n");
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
 
     user.types(&["export", "--client", "zed", "--write"]).exits_with(DONE);
     assert!(user.home(".config/zed/settings.json").exists());

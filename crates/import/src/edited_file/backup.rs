@@ -1,8 +1,8 @@
 //! Backups: the version of a file before a write, kept beside it and restored by `--undo`.
 //!
-//! The name of a backup has a number and the hash of the written file:
-//! `FILE.before-trunkline-3-HASH`. So no backup replaces another, a backup is found as long as the
-//! file is unchanged, and an undo never discards a later change.
+//! The name of a backup has a number, the mode of the file, and the hash of the written file:
+//! `FILE.before-trunkline-3-644-HASH`. So no backup replaces another, a backup is found as long as
+//! the file is unchanged, and an undo never discards a later change. Only its owner can read it.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,14 @@ use data_encoding::HEXLOWER;
 use trunkline_core::codec::replace_file::parent_folder;
 use trunkline_core::crypto::sha256;
 
-use super::EditedFileError;
+use super::created::{self, UndoneFile};
 use super::replace::{
     FileMode, check_unchanged, create_file, read_existing, replace_file, resolve_links,
 };
+use super::{EditedFileError, WriteRules};
 
-/// Keeps the version of a file before a write. Returns the backup.
+/// Keeps the version of a file before a write, and the list of files that were created for it.
+/// Returns the backup.
 ///
 /// # Errors
 /// [`EditedFileError::Write`].
@@ -27,24 +29,61 @@ pub(super) fn keep_backup(
     path: &Path,
     before: Option<&[u8]>,
     after: &[u8],
+    rules: &WriteRules<'_>,
 ) -> Result<PathBuf, EditedFileError> {
     let write_error =
         |path: &Path, source| EditedFileError::Write { path: path.to_owned(), source };
     let folder = parent_folder(path);
     fs::create_dir_all(folder).map_err(|source| write_error(folder, source))?;
     let mode = fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
-    let word = before.map_or(CREATION_SEPARATOR, |_| BACKUP_SEPARATOR);
+    let (word, mode) = match before {
+        Some(_) => (BACKUP_SEPARATOR, format!("{mode:03o}-")),
+        None => (CREATION_SEPARATOR, String::new()),
+    };
+    let hash = hash_version(after);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut number = list_backups(path).last().map_or(1, |backup| backup.number + 1);
     loop {
-        let backup = path.with_file_name(format!("{name}{word}{number}-{}", hash_version(after)));
-        match create_file(&backup, before.unwrap_or_default(), mode) {
-            Ok(()) => return Ok(backup),
+        let backup = path.with_file_name(format!("{name}{word}{number}-{mode}{hash}"));
+        match create_file(&backup, before.unwrap_or_default(), BACKUP_MODE) {
+            Ok(()) => {
+                let listed = created::write_list(&backup, rules.created);
+                return listed.inspect_err(|_| discard_backup(&backup)).map(|()| backup);
+            }
             // Another command has just written the same change.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(write_error(&backup, error)),
         }
     }
+}
+
+/// Removes the oldest backups, so that at most this many remain. The backup that the next undo needs
+/// stays in any case.
+pub(super) fn prune_backups(path: &Path, current: &[u8], max: usize) {
+    let mut backups = list_backups(path);
+    let hash = hash_version(current);
+    let needed = backups.iter().rposition(|backup| backup.hash == hash);
+    let needed = needed.map(|at| backups.swap_remove(at).path);
+    backups.sort_by_key(|backup| std::cmp::Reverse(backup.number));
+    for backup in backups.iter().skip(max.saturating_sub(usize::from(needed.is_some()))) {
+        discard_backup(&backup.path);
+    }
+}
+
+/// Removes a backup, and the list beside it. One that cannot be removed is removed after the next
+/// write.
+pub(super) fn discard_backup(backup: &Path) {
+    let _ = fs::remove_file(backup);
+    created::remove_list(backup);
+}
+
+/// An undone write.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UndoneWrite {
+    /// Outcome for the written file.
+    pub outcome: UndoOutcome,
+    /// The files that were created for the write.
+    pub created: Vec<UndoneFile>,
 }
 
 /// Outcome of an undo.
@@ -60,26 +99,27 @@ pub enum UndoOutcome {
     Changed(PathBuf),
 }
 
-/// Restores a file to its state before the last write, byte for byte and with its mode.
+/// Restores a file to its state before the last write, byte for byte and with its mode. Then removes
+/// the files that were created for that write and are unchanged.
 ///
 /// # Errors
 /// [`EditedFileError`].
-pub fn undo_write(path: &Path, max: usize) -> Result<UndoOutcome, EditedFileError> {
+pub fn undo_write(path: &Path, max: usize) -> Result<UndoneWrite, EditedFileError> {
     let current = read_existing(path, max)?;
     let hash = current.as_deref().map(hash_version);
     let mut backups = list_backups(path);
     let matching = backups.iter().rposition(|backup| Some(&backup.hash) == hash.as_ref());
     let Some(at) = matching else {
         let newest = backups.pop().map(|backup| backup.path);
-        return Ok(newest.map_or(UndoOutcome::NoBackup, UndoOutcome::Changed));
+        let outcome = newest.map_or(UndoOutcome::NoBackup, UndoOutcome::Changed);
+        return Ok(UndoneWrite { outcome, created: Vec::new() });
     };
     let backup = backups.swap_remove(at);
+    let created = created::read_list(&backup.path)?;
     let outcome = match backup.origin {
         Origin::Changed => {
             let before = read_existing(&backup.path, max)?.unwrap_or_default();
-            let mode = fs::metadata(&backup.path).map(|metadata| metadata.permissions().mode());
-            let mode = mode.map_or(FileMode::Kept, |mode| FileMode::Exactly(mode & 0o777));
-            replace_file(path, current.as_deref(), &before, mode)?;
+            replace_file(path, current.as_deref(), &before, backup.file_mode())?;
             UndoOutcome::Restored
         }
         Origin::Created => {
@@ -89,8 +129,10 @@ pub fn undo_write(path: &Path, max: usize) -> Result<UndoOutcome, EditedFileErro
             UndoOutcome::Removed
         }
     };
+    let created = created::remove_unchanged(path, created);
     remove_file(&backup.path)?;
-    Ok(outcome)
+    created::remove_list(&backup.path);
+    Ok(UndoneWrite { outcome, created })
 }
 
 fn remove_file(path: &Path) -> Result<(), EditedFileError> {
@@ -110,8 +152,36 @@ struct Backup {
     path: PathBuf,
     origin: Origin,
     number: u32,
+    /// Mode of the file before the write. Names of earlier versions lack it: there the backup itself
+    /// has the mode.
+    mode: Option<u32>,
     /// Hash of the written version.
     hash: String,
+}
+
+impl Backup {
+    /// Reads a backup from its name, if it is one of the file with this name.
+    fn parse(path: PathBuf, file_name: &str, name: &str) -> Option<Self> {
+        let rest = file_name.strip_prefix(name)?;
+        let (origin, rest) = match rest.strip_prefix(BACKUP_SEPARATOR) {
+            Some(rest) => (Origin::Changed, rest),
+            None => (Origin::Created, rest.strip_prefix(CREATION_SEPARATOR)?),
+        };
+        let (number, rest) = rest.split_once('-')?;
+        let (mode, hash) = match rest.split_once('-') {
+            Some((mode, hash)) => (Some(u32::from_str_radix(mode, 8).ok()?), hash),
+            None => (None, rest),
+        };
+        let is_hash = hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = number.parse().ok()?;
+        is_hash.then(|| Self { path, origin, number, mode, hash: hash.to_owned() })
+    }
+
+    fn file_mode(&self) -> FileMode {
+        let own = || fs::metadata(&self.path).map(|metadata| metadata.permissions().mode()).ok();
+        let mode = self.mode.or_else(own);
+        mode.map_or(FileMode::Kept, |mode| FileMode::Exactly(mode & 0o777))
+    }
 }
 
 /// The backups of a file, the oldest first.
@@ -121,14 +191,7 @@ fn list_backups(path: &Path) -> Vec<Backup> {
     let mut backups: Vec<_> = entries
         .filter_map(|entry| {
             let file_name = entry.file_name().to_string_lossy().into_owned();
-            let rest = file_name.strip_prefix(&name)?;
-            let (origin, rest) = match rest.strip_prefix(BACKUP_SEPARATOR) {
-                Some(rest) => (Origin::Changed, rest),
-                None => (Origin::Created, rest.strip_prefix(CREATION_SEPARATOR)?),
-            };
-            let (number, hash) = rest.split_once('-')?;
-            let (number, hash) = (number.parse().ok()?, hash.to_owned());
-            Some(Backup { path: entry.path(), origin, number, hash })
+            Backup::parse(entry.path(), &file_name, &name)
         })
         .collect();
     backups.sort_by_key(|backup| backup.number);
@@ -143,6 +206,8 @@ fn hash_version(bytes: &[u8]) -> String {
 const BACKUP_SEPARATOR: &str = ".before-trunkline-";
 /// Separator for a file that did not exist before.
 const CREATION_SEPARATOR: &str = ".created-by-trunkline-";
+/// Mode of every backup: the file may contain a secret that a write removes.
+const BACKUP_MODE: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {
@@ -162,10 +227,10 @@ mod tests {
             write(&path, text);
         }
         for text in ["a", "b", "a", "original"] {
-            assert_eq!(undo_write(&path, 100).unwrap(), UndoOutcome::Restored);
+            assert_eq!(undo_write(&path, 100).unwrap().outcome, UndoOutcome::Restored);
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        assert_eq!(undo_write(&path, 100).unwrap(), UndoOutcome::NoBackup);
+        assert_eq!(undo_write(&path, 100).unwrap().outcome, UndoOutcome::NoBackup);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -175,7 +240,7 @@ mod tests {
         let (file, link) = (folder.path().join("later"), folder.path().join("link"));
         std::os::unix::fs::symlink("later", &link).unwrap();
         write(&link, "new");
-        assert_eq!(undo_write(&link, 100).unwrap(), UndoOutcome::Removed);
+        assert_eq!(undo_write(&link, 100).unwrap().outcome, UndoOutcome::Removed);
         assert!(!file.exists() && link.symlink_metadata().unwrap().is_symlink());
     }
 
@@ -187,12 +252,45 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         EditedFile::open(&path, 100).unwrap().write("key", FileMode::OwnerOnly).unwrap();
         fs::write(&path, "later").unwrap();
-        let outcome = undo_write(&path, 100).unwrap();
+        let outcome = undo_write(&path, 100).unwrap().outcome;
         assert!(matches!(outcome, UndoOutcome::Changed(_)), "{outcome:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "later");
         fs::write(&path, "key").unwrap();
         undo_write(&path, 100).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "original");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn a_backup_of_an_earlier_version_is_restored_with_its_own_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "new").unwrap();
+        let backup =
+            folder.path().join(format!("file.before-trunkline-1-{}", hash_version(b"new")));
+        fs::write(&backup, "old").unwrap();
+        fs::set_permissions(&backup, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(undo_write(&path, 100).unwrap().outcome, UndoOutcome::Restored);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn the_oldest_backups_are_removed_and_never_the_one_that_an_undo_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "original").unwrap();
+        for text in ["a", "b", "c", "d"] {
+            write(&path, text);
+        }
+        // A person has restored the first written version.
+        fs::write(&path, "a").unwrap();
+        prune_backups(&path, b"a", 2);
+        let numbers = |path: &Path| -> Vec<_> {
+            list_backups(path).iter().map(|backup| backup.number).collect()
+        };
+        assert_eq!(numbers(&path), [1, 4]);
+        assert_eq!(undo_write(&path, 100).unwrap().outcome, UndoOutcome::Restored);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "original");
     }
 }

@@ -5,6 +5,7 @@
 //! was read.
 
 mod backup;
+mod created;
 mod line_ends;
 mod replace;
 
@@ -17,7 +18,8 @@ use trunkline_core::codec::file::FileError;
 use trunkline_core::crypto::sha256;
 use trunkline_core::text::escape_controls;
 
-pub use backup::{UndoOutcome, undo_write};
+pub use backup::{UndoOutcome, UndoneWrite, undo_write};
+pub use created::{CreatedFile, UndoneFile, UndoneState};
 use line_ends::restore_line_ends;
 pub use replace::FileMode;
 pub(crate) use replace::create_file;
@@ -99,6 +101,17 @@ pub struct EditedFile {
     text: String,
 }
 
+/// Rules of a write.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteRules<'a> {
+    /// Mode of the written file.
+    pub mode: FileMode,
+    /// Maximum number of backups that remain.
+    pub max_backups: usize,
+    /// Files that were created for this write. An undo removes those that are unchanged.
+    pub created: &'a [CreatedFile],
+}
+
 /// Side effects of a write.
 #[derive(Debug)]
 pub struct WriteOutcome {
@@ -164,20 +177,35 @@ impl EditedFile {
         }
     }
 
-    /// Replaces the file, and keeps the previous version.
+    /// Replaces the file, and keeps the previous version beside all earlier ones.
     ///
     /// # Errors
     /// [`EditedFileError`].
     pub fn write(&self, after: &str, mode: FileMode) -> Result<WriteOutcome, EditedFileError> {
+        self.write_with(after, &WriteRules { mode, max_backups: usize::MAX, created: &[] })
+    }
+
+    /// Replaces the file by these rules, and keeps the previous version.
+    ///
+    /// # Errors
+    /// [`EditedFileError`].
+    pub fn write_with(
+        &self,
+        after: &str,
+        rules: &WriteRules<'_>,
+    ) -> Result<WriteOutcome, EditedFileError> {
         let (before, after) = (self.before.as_deref(), self.encode(after));
-        let backup = backup::keep_backup(&self.path, before, &after)?;
-        match replace_file(&self.path, before, &after, mode) {
-            Ok(restricted) => Ok(WriteOutcome { backup, restricted }),
+        let backup = backup::keep_backup(&self.path, before, &after, rules)?;
+        match replace_file(&self.path, before, &after, rules.mode) {
+            Ok(restricted) => {
+                backup::prune_backups(&self.path, &after, rules.max_backups);
+                Ok(WriteOutcome { backup, restricted })
+            }
             Err(error) => {
                 // A backup of a write that failed is only another copy of the file, but the write
                 // itself succeeded if only the sync of the folder failed.
                 if check_unchanged(&self.path, Some(&after)).is_err() {
-                    let _ = std::fs::remove_file(&backup);
+                    backup::discard_backup(&backup);
                 }
                 Err(error)
             }

@@ -11,7 +11,9 @@ use toml_edit::{DocumentMut, Item, Table};
 
 use trunkline_config::{Color, Config, ConfigFaults, ConfigSource, Environment, SettingFault};
 
-use crate::edited_file::{EditedFile, EditedFileError, FileMode, WriteOutcome};
+use crate::edited_file::{
+    CreatedFile, EditedFile, EditedFileError, FileMode, WriteOutcome, WriteRules,
+};
 use crate::toml_entry::remove_entry_text;
 pub use error::GatewayFileError;
 pub use pending::{CompleteEnvironment, PendingFiles};
@@ -268,14 +270,19 @@ impl GatewayFile {
         }
     }
 
-    /// Writes the edited file, and keeps the previous version.
+    /// Writes the edited file, and keeps the previous version. `created` has the files that were
+    /// created for it.
     ///
     /// # Errors
     /// [`EditedFileError`].
-    pub fn write(&self) -> Result<WriteOutcome, EditedFileError> {
-        self.file.write(&self.text(), FileMode::Kept)
+    pub fn write(&self, created: &[CreatedFile]) -> Result<WriteOutcome, EditedFileError> {
+        let rules = WriteRules { mode: FileMode::Kept, max_backups: MAX_GATEWAY_BACKUPS, created };
+        self.file.write_with(&self.text(), &rules)
     }
 }
+
+/// Maximum number of previous versions of the configuration that are kept.
+const MAX_GATEWAY_BACKUPS: usize = 5;
 
 /// Returns the unset variables, if these are the only faults.
 fn unset_variables(faults: &ConfigFaults) -> Option<Vec<String>> {

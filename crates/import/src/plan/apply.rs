@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use trunkline_core::crypto::sha256;
 use trunkline_core::text::escape_controls;
 
-use crate::edited_file::{WriteOutcome, create_file};
+use crate::edited_file::{CreatedFile, WriteOutcome, create_file};
 use crate::gateway_file::{GatewayFile, GatewayFileError, NewEntry, PendingFiles};
 
 use super::ImportPlan;
@@ -111,8 +111,12 @@ pub(crate) fn write_plan(plan: &ImportPlan, gateway: &GatewayFile) -> Result<Str
     }
     let warnings = gateway.check(&pending_files(plan, gateway))?;
     let mut written = Vec::new();
+    let secrets = plan.secrets.iter();
+    let created: Vec<_> = secrets
+        .map(|secret| CreatedFile::new(&secret.path, secret.text.expose().as_bytes()))
+        .collect();
     let done = write_secrets(plan, &gateway.folder(), &mut written)
-        .and_then(|()| gateway.write().map_err(ImportError::from));
+        .and_then(|()| gateway.write(&created).map_err(ImportError::from));
     if done.is_err() {
         // Files without a reference in the configuration would only be forgotten secrets.
         for path in written {
