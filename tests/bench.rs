@@ -10,6 +10,9 @@
     reason = "a test that cannot go on fails"
 )]
 
+#[path = "bench/report.rs"]
+mod report;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -194,7 +197,7 @@ fn arguments_are_read_from_a_file() {
     write!(file, r#"{{"number":1,"path":"a","query":"b"}}"#).unwrap();
     let args = format!("@{}", file.path().display());
     let told = prints(&[&[server.url.as_str(), "--args", &args][..], &FEW].concat());
-    assert!(told.contains("answered") && told.contains("p99.9"), "{told}");
+    assert!(told.contains("errors") && told.contains("p99.9"), "{told}");
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn ctrl_c_prints_the_figures_so_far() {
     let mut told = String::new();
     child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
     assert_eq!(status.code(), Some(DONE), "{told}");
-    assert!(told.contains("stopped before its time") && told.contains("answered"), "{told}");
+    assert!(told.contains("stopped before its time") && told.contains("errors"), "{told}");
 }
 
 #[test]

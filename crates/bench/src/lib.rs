@@ -27,7 +27,7 @@ use tokio::sync::watch;
 pub use exchange::answer::AnswerError;
 pub use exchange::answer_check::{CorrectAnswer, Expect};
 pub use exchange::fault::BenchFault;
-pub use exchange::target::BenchTarget;
+pub use exchange::target::{BenchTarget, mask_url};
 pub use load::caller::BenchCaller;
 pub use load::clock::RunClock;
 pub use load::tally::Tally;

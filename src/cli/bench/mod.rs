@@ -1,6 +1,7 @@
 //! `trunkline bench`: a load tester for any MCP server or gateway.
 
 mod args;
+mod command_line;
 mod own;
 mod progress;
 
@@ -10,16 +11,18 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::bench::report::BenchReport;
+use crate::bench::report::{BenchMachine, BenchReport, BenchSetting};
 use crate::bench::{
     BenchFault, BenchTarget, Contender, Contest, ContestRules, Expect, Interrupt, Load, LoadPace,
     Meter, Mix, Op, Script,
 };
+use crate::clock;
 use crate::mcp::Era;
 
 use super::{FAILURE_EXIT, WRONG_USE, print_error, report_error, write_to_stdout};
 pub(super) use args::BenchArgs;
 use args::{EraName, Scenario};
+use command_line::mask_command_line;
 use own::ComparedProcesses;
 use progress::Progress;
 
@@ -32,13 +35,27 @@ pub(super) fn run(args: &BenchArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),
     };
+    let setting = observe_setting(args);
     let told = runtime.block_on(hold(args, &load));
     // A name lookup cannot be cancelled.
     runtime.shutdown_background();
     match told {
-        Ok(contest) => tell(args, &BenchReport { contest: &contest, load: &load }),
+        Ok(contest) => {
+            tell(args, &BenchReport { contest: &contest, load: &load, setting: &setting })
+        }
         Err(fault) if is_wrong_use(&fault) => wrong_use(&fault),
         Err(fault) => report_error(&fault),
+    }
+}
+
+/// Returns the date, the command and the machine of the run that begins.
+fn observe_setting(args: &BenchArgs) -> BenchSetting {
+    let now = jiff::Timestamp::try_from(clock::wall_now()).unwrap_or_default();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    BenchSetting {
+        at: format!("{now:.0}"),
+        command: mask_command_line(args, words),
+        machine: BenchMachine::observe(),
     }
 }
 
@@ -187,9 +204,9 @@ fn tell(args: &BenchArgs, report: &BenchReport<'_>) -> ExitCode {
     }
     let told = if args.json { format!("{:#}\n", report.json()) } else { report.table() };
     let printed = write_to_stdout(&told);
-    // A load without any successful answer is a failure.
+    // A load without any successful answer is a failure, and so is one with many errors.
     let answered = report.contest.rounds.iter().flatten().any(|leg| leg.tally.whole().done > 0);
-    if answered { printed } else { FAILURE_EXIT.into_code() }
+    if answered && !report.is_void() { printed } else { FAILURE_EXIT.into_code() }
 }
 
 fn is_wrong_use(fault: &BenchFault) -> bool {

@@ -4,22 +4,25 @@
 //! kept, and the next one is compared with it byte by byte, with the number
 //! replaced; only a different one is parsed.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
+use trunkline_core::text::one_line;
 use trunkline_jsonrpc::{self as jsonrpc, Frame, MAX_SERVER_DEPTH, Response};
 
 use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, is};
 use super::request::Digits;
 
 /// A correct answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CorrectAnswer {
     /// A result.
     Result,
-    /// A tool result with `isError`.
-    ToolError,
+    /// A tool result with `isError`, with the beginning of its text.
+    ToolError(Arc<str>),
 }
 
 /// Checks answers of one kind.
@@ -74,7 +77,7 @@ impl AnswerChecker {
                 }
             }
             if known == message {
-                return Ok(*right);
+                return Ok(right.clone());
             }
         }
         let right = read(received, number)?;
@@ -85,7 +88,7 @@ impl AnswerChecker {
         }
         if message.len() <= MAX_COMPARED_BYTES {
             let places = memmem::find_iter(message, &digits.0).collect();
-            self.known = Some((message.to_vec(), places, right));
+            self.known = Some((message.to_vec(), places, right.clone()));
         }
         Ok(right)
     }
@@ -132,12 +135,24 @@ fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
         Ok(Result { result_type: Some(kind), .. }) if kind == "input_required" => {
             Err(AnswerError::Asks { what: "input".into() })
         }
-        Ok(Result { is_error: true, .. }) => Ok(CorrectAnswer::ToolError),
+        Ok(Result { is_error: true, .. }) => {
+            Ok(CorrectAnswer::ToolError(first_text(result).into()))
+        }
         Ok(_) => Ok(CorrectAnswer::Result),
         Err(_) => Err(AnswerError::Message { text: excerpt(result) }),
     }
 }
 
+/// Returns the beginning of the first text of a tool result, for people.
+fn first_text(result: &[u8]) -> String {
+    let result: Value = serde_json::from_slice(result).unwrap_or_default();
+    let content = result.get("content").and_then(Value::as_array).into_iter().flatten();
+    let text = content.filter_map(|item| item.get("text")?.as_str()).next();
+    text.map(|text| one_line(text, MAX_ERROR_CHARACTERS)).unwrap_or_default()
+}
+
+/// Maximum characters of the text of a tool error that a report shows.
+const MAX_ERROR_CHARACTERS: usize = 200;
 /// Maximum bytes of an answer that is kept for comparison.
 const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
 
@@ -173,7 +188,11 @@ mod tests {
         let judge = &mut AnswerChecker::default();
         for (status, text, expected) in [
             (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"content":[]}}"#, "Result"),
-            (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"isError":true}}"#, "ToolError"),
+            (
+                200,
+                r#"{"jsonrpc":"2.0","id":1000000000,"result":{"isError":true}}"#,
+                "ToolError(\"\")",
+            ),
             (200, r#"{"jsonrpc":"2.0","id":1000000001,"result":{}}"#, "wrong id"),
             (200, r#"{"jsonrpc":"2.0","id":"1000000000","result":{}}"#, "wrong id"),
             (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":7}"#, "not JSON-RPC"),

@@ -9,6 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use rustls_pki_types::ServerName;
 use url::Url;
 
+use trunkline_core::text::{hide_password, names_secret};
+
 use super::connection::{Dialer, tls_settings};
 use crate::BenchFault;
 
@@ -17,6 +19,8 @@ use crate::BenchFault;
 pub struct BenchTarget {
     /// The URL as given, without credentials.
     pub url: Url,
+    /// The URL for people, with its secrets masked.
+    pub shown: String,
     /// Opens connections to it.
     pub dialer: Dialer,
     /// The path and query of the request line.
@@ -55,7 +59,7 @@ impl BenchTarget {
         all.insert(USER_AGENT, HeaderValue::from_static(BENCH_AGENT));
         all.extend(given_headers(headers));
         let path = path_of(url).ok_or_else(unusable)?;
-        Ok(Self { url: url.clone(), dialer, path, headers: all })
+        Ok(Self { url: url.clone(), shown: mask_url(url.as_str()), dialer, path, headers: all })
     }
 
     /// Returns the target of a redirect; `None` if it is on another server.
@@ -63,8 +67,23 @@ impl BenchTarget {
         let url = self.url.join(location).ok()?;
         let same = url.origin() == self.url.origin() && url != self.url;
         let path = path_of(&url).filter(|_| same)?;
-        Some(Self { url, path, ..self.clone() })
+        let shown = mask_url(url.as_str());
+        Some(Self { url, shown, path, ..self.clone() })
     }
+}
+
+/// Returns a URL with `***` for its user, its password, and parameters with names that mark their
+/// values as secrets. Other texts are unchanged.
+pub fn mask_url(url: &str) -> String {
+    let hidden = hide_password(url);
+    let Some((address, query)) = hidden.split_once('?').filter(|_| Url::parse(url).is_ok()) else {
+        return hidden.into_owned();
+    };
+    let masked = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if names_secret(name) => format!("{name}=***"),
+        _ => pair.to_owned(),
+    });
+    format!("{address}?{}", masked.collect::<Vec<_>>().join("&"))
 }
 
 /// Returns the given headers as a map. Its entries replace those of another map.

@@ -1,6 +1,7 @@
 //! Counts and timings.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -16,6 +17,8 @@ pub struct Tally {
     pub ops: BTreeMap<Op, OpTally>,
     /// Failures by kind: the count, and the first message.
     pub troubles: BTreeMap<String, (u64, String)>,
+    /// Text of the first answer with `isError`.
+    pub first_tool_error: Option<Arc<str>>,
     /// The course of the run over time.
     pub slices: Slices,
     /// The bytes of bodies received.
@@ -29,11 +32,11 @@ pub struct Tally {
 /// The counts of one operation.
 #[derive(Debug, Clone)]
 pub struct OpTally {
-    /// Correct answers, including tool errors.
+    /// Correct answers without `isError`.
     pub done: u64,
-    /// Correct answers before the end of the run.
+    /// Those of them before the end of the run.
     pub in_time: u64,
-    /// Correct answers with `isError`.
+    /// Answers with `isError`: like failures, they have no latency.
     pub tool_errors: u64,
     /// Failures.
     pub failed: u64,
@@ -60,6 +63,7 @@ impl Tally {
         Self {
             ops: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            first_tool_error: None,
             slices: Slices::new(counted),
             bytes: 0,
             reconnects: 0,
@@ -67,12 +71,20 @@ impl Tally {
         }
     }
 
-    /// Counts a correct answer.
+    /// Counts a correct answer. One with `isError` counts like a failure: it shows the speed of the
+    /// error only.
     pub fn right(&mut self, op: Op, right: CorrectAnswer, times: &Times, end: Option<Instant>) {
         let own = self.ops.entry(op).or_default();
+        if let CorrectAnswer::ToolError(text) = right {
+            own.tool_errors += 1;
+            self.first_tool_error.get_or_insert(text);
+            if !op.is_part() {
+                self.slices.at(times.due).failed += 1;
+            }
+            return;
+        }
         own.done += 1;
         own.in_time += u64::from(end.is_none_or(|end| times.arrived <= end));
-        own.tool_errors += u64::from(right == CorrectAnswer::ToolError);
         let latency = nanoseconds(times.arrived, times.due);
         // These histograms resize themselves: recording cannot fail.
         let _ = own.latency.record(latency);
@@ -108,6 +120,9 @@ impl Tally {
         }
         for (kind, (count, first)) in other.troubles {
             self.troubles.entry(kind).or_insert_with(|| (0, first)).0 += count;
+        }
+        if self.first_tool_error.is_none() {
+            self.first_tool_error = other.first_tool_error;
         }
         self.slices.add(other.slices);
         self.bytes += other.bytes;
@@ -158,7 +173,7 @@ pub struct Slices {
 pub struct Slice {
     /// Latency in microseconds.
     pub latency: Histogram<u64>,
-    /// The number of failures.
+    /// The number of failures, and of answers with `isError`.
     pub failed: u64,
 }
 
@@ -257,15 +272,17 @@ mod tests {
         let (mut one, mut other) = (Tally::new(counted), Tally::new(counted));
         for due in 0..100 {
             one.right(Op::Call, CorrectAnswer::Result, &times(counted, due * 1000, 5), None);
-            other.right(Op::Call, CorrectAnswer::ToolError, &times(counted, due, 7), None);
+            let error = CorrectAnswer::ToolError("quota".into());
+            other.right(Op::Call, error, &times(counted, due, 7), None);
         }
         other.wrong(Op::Call, &AnswerError::Timeout, counted);
         assert!(one.slices.all.len() <= MAX_SLICES && one.slices.width > FIRST_SLICE_WIDTH);
         one.add(other);
         let all: u64 = one.slices.all.iter().map(|slice| slice.latency.len()).sum();
-        assert_eq!((all, one.slices.all[0].failed), (200, 1));
+        assert_eq!((all, one.slices.all[0].failed), (100, 101));
         let whole = one.whole();
-        assert_eq!((whole.done, whole.tool_errors, whole.failed), (200, 100, 1));
+        assert_eq!((whole.done, whole.tool_errors, whole.failed), (100, 100, 1));
+        assert_eq!(one.first_tool_error.as_deref(), Some("quota"));
         let p50 = whole.latency.value_at_quantile(0.5);
         assert!((4_990_000..5_010_000).contains(&p50), "{p50}");
         assert_eq!(one.troubles["timeout"].0, 1);

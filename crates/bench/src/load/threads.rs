@@ -101,7 +101,7 @@ impl LoadThreads {
     }
 
     async fn all_open(&mut self, script: &Script, wanted: usize) -> Result<(), BenchFault> {
-        let url = || script.writer.target.url.to_string();
+        let url = || script.writer.target.shown.clone();
         for _ in 0..self.left {
             match self.reports.recv().await {
                 Some(ThreadReport::Open(Ok(()))) => {}

@@ -184,7 +184,7 @@ impl LoadWorker {
         turn.count_part(Op::Initialize, CorrectAnswer::Result, part(sent, opened));
         let part_of_turn = Turn { slot: ScheduledStart { due: None }, ..*turn };
         let (right, times) = self.call(&part_of_turn).await?;
-        turn.count_part(Op::SessionCall, right, part(opened, times.arrived));
+        turn.count_part(Op::SessionCall, right.clone(), part(opened, times.arrived));
         let arrived = if self.has_id() {
             let begun = clock::real_now();
             let script = Arc::clone(&self.script);
@@ -350,9 +350,13 @@ impl Turn<'_> {
         let mut tally = self.desk.tally.borrow_mut();
         match done {
             Ok((right, times)) => {
+                let count = match right {
+                    CorrectAnswer::Result => &self.clock.done,
+                    CorrectAnswer::ToolError(_) => &self.clock.failed,
+                };
                 tally.right(op, right, &times, self.clock.end);
                 self.desk.last.set(self.desk.last.get().max(times.arrived));
-                self.clock.done.fetch_add(1, Relaxed);
+                count.fetch_add(1, Relaxed);
             }
             Err(trouble) => {
                 tally.wrong(op, &trouble, self.slot.due.unwrap_or(self.begun));

@@ -25,6 +25,11 @@ pub(super) fn write(report: &BenchReport<'_>) -> String {
         escape(&names.join(" · ")),
         escape(&report.conditions())
     );
+    let (setting, command) = (report.setting.describe(), &report.setting.command);
+    let _ = write!(out, "<p>{}<br/><code>{}</code></p>\n", escape(&setting), escape(command));
+    for banner in report.banners() {
+        let _ = writeln!(out, "<p class=\"banner\">{}</p>", escape(&banner));
+    }
     servers(&mut out, contest);
     for remark in report.remarks() {
         let _ = writeln!(out, "<p class=\"remark\">{}</p>", escape(&remark));
@@ -63,7 +68,7 @@ fn servers(out: &mut String, contest: &Contest) {
         let text = format!(
             "{} {}: {}, {} {version}{}",
             contender.name,
-            script.writer.target.url,
+            script.writer.target.shown,
             script.server,
             version.era().as_str(),
             tool.unwrap_or_default()
@@ -74,14 +79,15 @@ fn servers(out: &mut String, contest: &Contest) {
 }
 
 fn figures(out: &mut String, contest: &Contest, tallies: &[Tally]) {
-    let mut head: Vec<String> = vec![String::new(), "answered".into(), "failed".into()];
+    let mut head: Vec<String> = vec![String::new(), "ok".into(), "errors".into(), "failed".into()];
     head.extend(COMPARED_FIGURES.map(|(name, ..)| name.to_owned()));
     head.extend(["p99.9".into(), "max".into(), "memory".into()]);
     let rows =
         contest.contenders.iter().zip(tallies).enumerate().map(|(place, (contender, tally))| {
             let whole = tally.whole();
-            let mut row =
-                vec![contender.shown().to_owned(), grouped(whole.done), grouped(whole.failed)];
+            let counts = [whole.done, whole.tool_errors, whole.failed].map(grouped);
+            let mut row = vec![contender.shown().to_owned()];
+            row.extend(counts);
             row.extend(COMPARED_FIGURES.map(|(_, read, show)| {
                 Spread::of(contest.figures(place, read))
                     .map(|it| show(it.median))
@@ -132,8 +138,7 @@ fn operations(out: &mut String, contest: &Contest, tallies: &[Tally]) {
         return;
     }
     out.push_str("<h2>By operation</h2>\n");
-    let mut head: Vec<String> =
-        vec![String::new(), "answered".into(), "failed".into(), "tool errors".into()];
+    let mut head: Vec<String> = vec![String::new(), "ok".into(), "errors".into(), "failed".into()];
     head.extend(REPORTED_QUANTILES.map(|(_, name)| name.to_owned()));
     let rows = contest.contenders.iter().zip(tallies).flat_map(|(contender, tally)| {
         tally.ops.iter().map(|(op, own)| {
@@ -141,8 +146,8 @@ fn operations(out: &mut String, contest: &Contest, tallies: &[Tally]) {
             let mut row = vec![
                 name.trim().to_owned(),
                 grouped(own.done),
-                grouped(own.failed),
                 grouped(own.tool_errors),
+                grouped(own.failed),
             ];
             row.extend(REPORTED_QUANTILES.map(|(at, _)| time(quantile(&own.latency, at))));
             row

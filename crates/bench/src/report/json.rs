@@ -20,6 +20,7 @@ pub(super) fn write(report: &BenchReport<'_>) -> Value {
     let contenders = contest.contenders.iter().enumerate();
     json!({
         "trunkline": env!("CARGO_PKG_VERSION"),
+        "setting": report.setting.json(),
         "load": {
             "mix": load.mix.to_string(),
             "connections": load.connections,
@@ -30,24 +31,28 @@ pub(super) fn write(report: &BenchReport<'_>) -> Value {
             "requests": load.requests,
             "seed": load.seed,
         },
-        "targets": contenders.map(|(place, _)| target(contest, place)).collect::<Value>(),
+        "targets": contenders.map(|(place, _)| target(report, place)).collect::<Value>(),
         "ratios": ratios(contest),
+        "warnings": report.banners(),
         "remarks": report.remarks(),
     })
 }
 
-fn target(contest: &Contest, place: usize) -> Value {
+fn target(report: &BenchReport<'_>, place: usize) -> Value {
+    let contest = report.contest;
     let Some(contender) = contest.contenders.get(place) else { return Value::Null };
     let script = &contender.script;
     let rounds = contest.rounds.iter().filter_map(|round| round.get(place));
+    let first = contest.together(place).and_then(|tally| tally.first_tool_error);
     json!({
         "name": contender.name,
-        "url": script.writer.target.url.as_str(),
+        "url": script.writer.target.shown,
         "server": script.server,
         "era": script.writer.version.era().as_str(),
         "version": script.writer.version.as_str(),
         "tool": script.tool,
         "request_bytes": script.call_bytes(),
+        "errors": { "share": report.failed_share(place), "first": first.as_deref() },
         "rounds": rounds.map(round).collect::<Value>(),
     })
 }

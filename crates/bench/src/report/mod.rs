@@ -4,10 +4,13 @@
 
 mod html;
 mod json;
+mod setting;
 mod svg;
 mod table;
 
 use hdrhistogram::Histogram;
+
+pub use setting::{BenchMachine, BenchSetting};
 
 use crate::runs::contest::Contest;
 use crate::session::plan::{Load, LoadPace};
@@ -18,9 +21,47 @@ pub struct BenchReport<'a> {
     pub contest: &'a Contest,
     /// The load as requested.
     pub load: &'a Load,
+    /// Date, command and machine.
+    pub setting: &'a BenchSetting,
 }
 
 impl BenchReport<'_> {
+    /// Returns true if so many calls of a contender have failed, or were answered with `isError`,
+    /// that the figures say nothing about its speed.
+    pub fn is_void(&self) -> bool {
+        (0..self.contest.contenders.len()).any(|place| self.failed_share(place) > MAX_FAILED_SHARE)
+    }
+
+    /// Returns the share of one contender's failures and answers with `isError`.
+    fn failed_share(&self, place: usize) -> f64 {
+        let whole = self.contest.together(place).map(|tally| tally.whole()).unwrap_or_default();
+        let failed = whole.failed + whole.tool_errors;
+        let all = crate::runs::run::as_float(whole.done + failed);
+        if all > 0.0 { crate::runs::run::as_float(failed) / all } else { 0.0 }
+    }
+
+    /// Returns a warning for each contender with too many failures.
+    fn banners(&self) -> Vec<String> {
+        let contenders = self.contest.contenders.iter().enumerate();
+        let failing = contenders.filter(|(place, _)| self.failed_share(*place) > MAX_FAILED_SHARE);
+        failing.map(|(place, contender)| self.banner(place, &contender.name)).collect()
+    }
+
+    fn banner(&self, place: usize, name: &str) -> String {
+        let share = self.failed_share(place) * 100.0;
+        let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
+        let tally = self.contest.together(place);
+        let first = tally.as_ref().and_then(|tally| {
+            let error = tally.first_tool_error.as_deref();
+            error.or_else(|| tally.troubles.values().next().map(|(_, first)| first.as_str()))
+        });
+        let first = first.map(|first| format!(" (first: {first:?})")).unwrap_or_default();
+        format!(
+            "{share:.0} % of the answers{of} are errors: the figures below are not a \
+             measurement{first}"
+        )
+    }
+
     /// The table for a terminal.
     pub fn table(&self) -> String {
         table::write(self)
@@ -61,8 +102,8 @@ impl BenchReport<'_> {
         };
         let warmup = warmup.as_secs_f64();
         format!(
-            "{}, {connections}, {pace}, {span} after {warmup} s of warm-up{rounds}",
-            self.load.mix
+            "{}, {connections}, {pace}, {span} after {warmup} s of warm-up{rounds}, seed {}",
+            self.load.mix, self.load.seed
         )
     }
 
@@ -101,6 +142,8 @@ impl BenchReport<'_> {
     }
 }
 
+/// Share of failures above which figures are no measurement.
+const MAX_FAILED_SHARE: f64 = 0.05;
 /// The reported quantiles, with their names.
 const REPORTED_QUANTILES: [(f64, &str); 4] =
     [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];

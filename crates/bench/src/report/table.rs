@@ -11,24 +11,59 @@ use crate::runs::run::RunOutcome;
 pub(super) fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let mut out = String::new();
-    for contender in &contest.contenders {
-        let _ = writeln!(out, "{}", who(contender));
+    for banner in report.banners() {
+        out.push_str(&wrap_line(&format!("! {banner}")));
     }
-    let _ = writeln!(out, "{}\n", report.conditions());
+    for contender in &contest.contenders {
+        out.push_str(&wrap_line(&who(contender)));
+    }
+    for line in [report.conditions(), report.setting.describe(), report.setting.command.clone()] {
+        out.push_str(&wrap_line(&line));
+    }
+    out.push('\n');
     match contest.contenders.as_slice() {
         [_] => alone(&mut out, contest),
         _ => compared(&mut out, contest),
     }
     for remark in report.remarks() {
-        let _ = writeln!(out, "\n! {remark}");
+        let _ = write!(out, "\n{}", wrap_line(&format!("! {remark}")));
     }
     out
 }
 
+/// Breaks a line at spaces, so that no line is wider than [`MAX_LINE_WIDTH`]. Further lines are
+/// indented. A word that is wider, such as a URL, stays whole.
+fn wrap_line(line: &str) -> String {
+    let indent = line.chars().take_while(|c| *c == ' ').count();
+    let (mut out, mut width) = (String::new(), 0);
+    for word in line.trim_start().split(' ') {
+        let own = word.chars().count();
+        if width == 0 {
+            out.extend(std::iter::repeat_n(' ', indent));
+            width = indent;
+        } else if width + 1 + own > MAX_LINE_WIDTH {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent + CONTINUATION_INDENT));
+            width = indent + CONTINUATION_INDENT;
+        } else {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += own;
+    }
+    out.push('\n');
+    out
+}
+
+/// Width of the narrowest usual terminal.
+const MAX_LINE_WIDTH: usize = 80;
+const CONTINUATION_INDENT: usize = 2;
+
 /// The server under test, with its tool.
 fn who(contender: &Contender) -> String {
     let script = &contender.script;
-    let url = &script.writer.target.url;
+    let url = &script.writer.target.shown;
     let name =
         if contender.name.is_empty() { String::new() } else { format!("{}: ", contender.name) };
     let tool = match &script.tool {
@@ -45,14 +80,11 @@ fn alone(out: &mut String, contest: &Contest) {
     let Some(outcome) = contest.rounds.first().and_then(|round| round.first()) else { return };
     let whole = outcome.tally.whole();
     let (done, speed) = (grouped(whole.done), rate(outcome.per_second()));
-    let _ = writeln!(out, "  answered     {done:>12}   {speed}/s");
-    if whole.tool_errors > 0 {
-        let _ = writeln!(
-            out,
-            "  tool errors  {:>12}   answers with isError",
-            grouped(whole.tool_errors)
-        );
-    }
+    let _ = writeln!(out, "  ok           {done:>12}   {speed}/s");
+    let errors = grouped(whole.tool_errors);
+    let first = outcome.tally.first_tool_error.as_deref();
+    let first = first.map(|first| format!("   answers with isError, first: {first:?}"));
+    out.push_str(&wrap_line(&format!("  errors       {errors:>12}{}", first.unwrap_or_default())));
     failures(out, &outcome.tally, whole.failed);
     if outcome.tally.reconnects > 0 {
         let reconnects = grouped(outcome.tally.reconnects);
@@ -74,45 +106,76 @@ fn alone(out: &mut String, contest: &Contest) {
 fn failures(out: &mut String, tally: &Tally, failed: u64) {
     let _ = writeln!(out, "  failed       {:>12}", grouped(failed));
     for (kind, (count, first)) in &tally.troubles {
-        let _ = writeln!(out, "    {kind:<20} {:>5}   first: {first}", grouped(*count));
+        let line = format!("    {kind:<20} {:>5}   first: {first}", grouped(*count));
+        out.push_str(&wrap_line(&line));
     }
 }
 
 fn latencies(out: &mut String, outcome: &RunOutcome, whole: &OpTally) {
-    let _ = write!(out, "  {:<20}", "latency");
+    let unit = LatencyUnit::of(whole);
+    let _ = write!(out, "  {:<20}", format!("latency, {}", unit.name()));
     let names =
         ["min"].into_iter().chain(REPORTED_QUANTILES.map(|(_, name)| name)).chain(["max", "mean"]);
     for name in names {
-        let _ = write!(out, "{name:>11}");
+        let _ = write!(out, "{name:>8}");
     }
     out.push('\n');
     let several = outcome.tally.ops.len() > 1;
     let ops = outcome.tally.ops.iter().map(|(op, own)| (op.as_str(), own));
     let all = several.then_some(("all", whole));
     for (name, own) in ops.chain(all).filter(|(_, own)| own.done > 0) {
-        line(out, name, own, |own| &own.latency);
+        line(out, name, &own.latency, unit);
     }
     // In an open loop the two differ if answers were late.
     let p99 = |own: &OpTally| (quantile(&own.latency, 0.99), quantile(&own.service, 0.99));
     let (latency, service) = p99(whole);
     if whole.done > 0 && latency > service * 1.05 {
-        line(out, "from sending on", whole, |own| &own.service);
+        line(out, "from sending on", &whole.service, unit);
     }
 }
 
-fn line(
-    out: &mut String,
-    name: &str,
-    own: &OpTally,
-    read: fn(&OpTally) -> &hdrhistogram::Histogram<u64>,
-) {
-    let histogram = read(own);
+/// Unit of all latencies in a table.
+#[derive(Debug, Clone, Copy)]
+enum LatencyUnit {
+    Microseconds,
+    Milliseconds,
+}
+
+impl LatencyUnit {
+    /// Returns the unit in which the figures of an operation are short.
+    fn of(whole: &OpTally) -> Self {
+        let is_short = whole.latency.value_at_quantile(0.5) < 1_000_000;
+        let fits = whole.latency.max() < 1_000_000_000;
+        if is_short && fits { Self::Microseconds } else { Self::Milliseconds }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Microseconds => "µs",
+            Self::Milliseconds => "ms",
+        }
+    }
+
+    fn show(self, micros: f64) -> String {
+        let value = match self {
+            Self::Microseconds => micros,
+            Self::Milliseconds => micros / 1e3,
+        };
+        match value {
+            it if it < 10.0 => format!("{it:.2}"),
+            it if it < 1000.0 => format!("{it:.1}"),
+            it => format!("{it:.0}"),
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, histogram: &hdrhistogram::Histogram<u64>, unit: LatencyUnit) {
     let _ = write!(out, "  {name:<20}");
     let quantiles = REPORTED_QUANTILES.map(|(at, _)| quantile(histogram, at));
     let ends = (super::micros(histogram.min()), super::micros(histogram.max()));
     let mean = histogram.mean() / 1e3;
     for micros in [ends.0].into_iter().chain(quantiles).chain([ends.1, mean]) {
-        let _ = write!(out, "{:>11}", time(micros));
+        let _ = write!(out, "{:>8}", unit.show(micros));
     }
     out.push('\n');
 }
@@ -130,7 +193,7 @@ pub(super) const COMPARED_FIGURES: [Figure; 4] = [
 
 fn compared(out: &mut String, contest: &Contest) {
     let wide =
-        contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(9);
+        contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(10);
     // Usage of processes may be unavailable.
     let figures: Vec<&Figure> = COMPARED_FIGURES
         .iter()
@@ -140,37 +203,58 @@ fn compared(out: &mut String, contest: &Contest) {
         .collect();
     let _ = write!(out, "  {:<wide$}", "median");
     for (name, ..) in &figures {
-        let _ = write!(out, "{name:>22}");
+        let _ = write!(out, "{name:>12}");
     }
-    let _ = writeln!(out, "{:>10}{:>12}", "failed", "memory");
+    let _ = writeln!(out, "{:>12}", "memory");
     for (place, contender) in contest.contenders.iter().enumerate() {
         let _ = write!(out, "  {:<wide$}", contender.name);
         for (_, read, show) in &figures {
             let median = Spread::of(contest.figures(place, read)).map(|spread| show(spread.median));
-            let _ = write!(out, "{:>22}", median.unwrap_or_default());
+            let _ = write!(out, "{:>12}", median.unwrap_or_default());
         }
-        let failed = contest.together(place).map_or(0, |tally| tally.whole().failed);
         let memory = contest.figures(place, memory).into_iter().next_back();
         let memory = memory.map(|it| bytes(super::whole(it))).unwrap_or_default();
-        let _ = writeln!(out, "{:>10}{memory:>12}", grouped(failed));
+        let _ = writeln!(out, "{memory:>12}");
     }
+    counts(out, contest, wide);
     let Some(base) = contest.contenders.get(contest.base) else { return };
     let _ = writeln!(out, "\n  times {}, median of the rounds (lowest–highest)", base.name);
     for (place, contender) in contest.contenders.iter().enumerate() {
         if place == contest.base {
             continue;
         }
-        let _ = write!(out, "  {:<wide$}", contender.name);
-        for (_, read, _) in &figures {
-            let ratio = contest.ratio(place, read).map(|ratio| spread(&ratio));
-            let _ = write!(out, "{:>22}", ratio.unwrap_or_default());
+        // Two figures fit in a line.
+        for (row, pair) in figures.chunks(2).enumerate() {
+            let _ = write!(out, "  {:<wide$}", if row == 0 { &contender.name } else { "" });
+            for (name, read, _) in pair {
+                let ratio = contest.ratio(place, read).map(|ratio| spread(&ratio));
+                let _ = write!(out, "  {name:<10} {:<19}", ratio.unwrap_or_default());
+            }
+            out.truncate(out.trim_end().len());
+            out.push('\n');
         }
-        out.push('\n');
     }
     if contest.direct.is_some() {
         additions(out, contest, wide);
     }
     troubles(out, contest);
+}
+
+/// Writes the number of answers and failures of all rounds.
+fn counts(out: &mut String, contest: &Contest, wide: usize) {
+    let _ = write!(out, "\n  {:<wide$}", "all rounds");
+    for name in ["ok", "errors", "failed"] {
+        let _ = write!(out, "{name:>14}");
+    }
+    out.push('\n');
+    for (place, contender) in contest.contenders.iter().enumerate() {
+        let whole = contest.together(place).map(|tally| tally.whole()).unwrap_or_default();
+        let _ = write!(out, "  {:<wide$}", contender.name);
+        for count in [whole.done, whole.tool_errors, whole.failed] {
+            let _ = write!(out, "{:>14}", grouped(count));
+        }
+        out.push('\n');
+    }
 }
 
 /// Writes the overhead of the contenders over the direct one.
@@ -182,14 +266,13 @@ fn additions(out: &mut String, contest: &Contest, wide: usize) {
         if Some(place) == contest.direct {
             continue;
         }
-        let _ = write!(out, "  {:<wide$}", contender.name);
-        for (at, name) in [(0.5, "p50"), (0.99, "p99")] {
+        for (at, name, shown) in [(0.5, "p50", contender.name.as_str()), (0.99, "p99", "")] {
             let (own, ratio) = added(contest, place, at);
             let own = own.map(|own| time(own.median)).unwrap_or_default();
             let ratio = ratio.filter(|_| place != contest.base).map(|it| spread(&it));
-            let _ = write!(out, "   {name} {own:>10} {:<20}", ratio.unwrap_or_default());
+            let line = format!("  {shown:<wide$}  {name} {own:>10}  {}", ratio.unwrap_or_default());
+            let _ = writeln!(out, "{}", line.trim_end());
         }
-        out.push('\n');
     }
 }
 
@@ -209,7 +292,8 @@ fn troubles(out: &mut String, contest: &Contest) {
         let Some(tally) = contest.together(place) else { continue };
         for (kind, (count, first)) in &tally.troubles {
             let (name, count) = (&contender.name, grouped(*count));
-            let _ = writeln!(out, "\n  {name}: {kind} {count}, first: {first}");
+            let line = format!("  {name}: {kind} {count}, first: {first}");
+            let _ = write!(out, "\n{}", wrap_line(&line));
         }
     }
 }

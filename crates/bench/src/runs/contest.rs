@@ -26,7 +26,7 @@ pub struct Contender {
 impl Contender {
     /// The name, or the address of an unnamed contender.
     pub fn shown(&self) -> &str {
-        if self.name.is_empty() { self.script.writer.target.url.as_str() } else { &self.name }
+        if self.name.is_empty() { &self.script.writer.target.shown } else { &self.name }
     }
 }
 

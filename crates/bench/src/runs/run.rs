@@ -48,7 +48,7 @@ impl RunOutcome {
     pub fn cpu_per_call(&self) -> Option<f64> {
         let usage = self.usage.as_ref()?;
         let whole = self.tally.whole();
-        let calls = whole.in_time + whole.failed;
+        let calls = whole.in_time + whole.tool_errors + whole.failed;
         (calls > 0).then(|| usage.cpu.as_secs_f64() * 1e6 / as_float(calls))
     }
 }

@@ -229,7 +229,7 @@ impl Handshake {
     }
 
     fn url(&self) -> String {
-        self.writer.target.url.to_string()
+        self.writer.target.shown.clone()
     }
 
     fn refused(&self, during: &'static str, answer: String) -> BenchFault {

@@ -54,7 +54,7 @@ impl Script {
         let calls = load.mix.has(Op::Call) || sessions;
         let chosen = if calls {
             let tools = hello.tools().await?;
-            Some(ChosenTool::new(&tools, hello.writer.target.url.as_str(), load)?)
+            Some(ChosenTool::new(&tools, &hello.writer.target.shown, load)?)
         } else {
             None
         };
