@@ -18,6 +18,7 @@
 //! [`ServerStatus`] has no field for an address with credentials, a header or an environment.
 
 mod definitions;
+mod expiries;
 mod ready;
 mod reason;
 mod refresh;
@@ -38,16 +39,18 @@ use serde_json::json;
 use crate::telemetry::metrics;
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
+pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
-pub use report::StatusReport;
+pub(crate) use report::wall_time;
+pub use report::{LoadedFile, StatusReport};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
-    DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, GatewayState,
-    InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus,
-    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Status,
+    DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, ExpiryStatus,
+    GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError,
+    ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
+    ServerStatus, ServerTransport, Status,
 };
 pub use tools::{ProfileTokenStatus, ServerTokenStatus, ToolTokenStatus, ToolsPage};
 

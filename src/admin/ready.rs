@@ -5,12 +5,17 @@
 //! servers are down. A server that is down while others work is reported as a reason, but does not
 //! count: the others' tools are better than none. With all of them down, another replica may do
 //! better. A gateway without servers is ready, as configured. An issuer of tokens without known
-//! keys is reported as a reason, but does not count: it would be the same elsewhere.
+//! keys is reported as a reason, but does not count: it would be the same elsewhere. So is a
+//! certificate that has expired, or will do so soon.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::status::{GatewayState, IssuerStatus, ServerStart, ServerState, ServerStatus, Status};
+use super::ExpiryState;
+use super::expiries::describe_end;
+use super::status::{
+    ExpiryStatus, GatewayState, IssuerStatus, ServerStart, ServerState, ServerStatus, Status,
+};
 
 /// Time limit from the start of the process for the first verdicts of eager servers; after it, the
 /// gateway is ready without them.
@@ -43,11 +48,19 @@ impl Readiness {
         let lacks_keys = |issuer: &&IssuerStatus| issuer.keys == 0;
         let unknown = status.issuers.iter().filter(lacks_keys);
         reasons.extend(unknown.map(|issuer| format!("issuer {}: no keys yet", issuer.name)));
+        reasons.extend(status.expiries.iter().filter_map(|it| expiry_reason(it, status.now)));
         if all_down {
             reasons.insert(0, "no server can take calls".to_owned());
         }
         Self { ready: !pending && !all_down, reasons }
     }
+}
+
+/// Describes a certificate that has expired or will do so soon. It does not make the gateway unready:
+/// another replica has the same one.
+fn expiry_reason(expiry: &ExpiryStatus, now: Timestamp) -> Option<String> {
+    let is_reason = expiry.kind.is_certificate() && expiry.state != ExpiryState::Valid;
+    is_reason.then(|| format!("{} {}", expiry.name, describe_end(expiry.expires_at, now)))
 }
 
 fn in_grace(status: &Status) -> bool {

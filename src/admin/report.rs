@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use crate::call::{Client, Principal, ServerName};
 use crate::catalog::{Catalog, Kind};
 use crate::child::sandbox_gap;
 use crate::clock;
-use crate::config::{ClientConfig, ClientKey, ServerKind, StartChoice};
+use crate::config::{ClientConfig, ClientKey, Config, ConfigPlaces, ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::identity::{ApiKey, TokenIssuer};
@@ -23,7 +24,7 @@ use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
-use crate::telemetry::metrics::{ReloadOutcome, ServerMetric};
+use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome, ServerMetric};
 use crate::text::{error_chain, escape_controls};
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
@@ -31,15 +32,16 @@ use crate::upstream::{
 };
 
 use super::definitions::{definition_digests, quoted_tag, shown_name};
+use super::expiries::grant_expiries;
 use super::reason::instance_reason;
 use super::tools::profile_status;
 use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
     DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding,
-    EmbeddingsStatus, GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus,
-    LastError, ListDependenceStatus, RefreshReport, RefreshRequestError, ReloadStatus, ServerEra,
-    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status, StatusSource,
-    ToolsPage,
+    EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, InstanceOwner, InstanceStatus,
+    IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshReport, RefreshRequestError,
+    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
+    Status, StatusSource, ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -48,12 +50,26 @@ pub struct StatusReport {
     mcp: Arc<McpService>,
     started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
+    loads: Notify,
+}
+
+/// The file of a configuration that is loaded.
+#[derive(Debug, Default)]
+pub struct LoadedFile {
+    /// Its [`ConfigSource::digest`](crate::config::ConfigSource::digest).
+    pub digest: String,
+    /// The lines of its settings.
+    pub places: ConfigPlaces,
+    /// Expiries of certificates and keys.
+    pub expiries: Vec<Expiry>,
 }
 
 #[derive(Default)]
 struct ConfigurationNotes {
     path: String,
-    digest: String,
+    file: LoadedFile,
+    /// Expiries of CA certificates for servers and issuers.
+    authorities: Vec<Expiry>,
     last_reload: Option<ReloadStatus>,
     draining: bool,
 }
@@ -61,16 +77,59 @@ struct ConfigurationNotes {
 impl StatusReport {
     /// Creates a report on a gateway that has just started.
     pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>) -> Arc<Self> {
-        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes: Mutex::default() })
+        let (notes, loads) = (Mutex::default(), Notify::new());
+        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes, loads })
     }
 
-    /// Notes the file that the configuration came from, and its [`ConfigSource::digest`].
-    ///
-    /// [`ConfigSource::digest`]: crate::config::ConfigSource::digest
-    pub fn loaded(&self, path: &Path, digest: String) {
+    /// Notes the file that the configuration came from.
+    pub fn loaded(&self, path: &Path, file: LoadedFile) {
         let mut notes = self.notes();
         notes.path = path.display().to_string();
-        notes.digest = digest;
+        notes.file = file;
+        drop(notes);
+        self.show_expiries();
+        self.loads.notify_one();
+    }
+
+    /// Waits until a file was loaded after the last wait.
+    pub async fn next_load(&self) {
+        self.loads.notified().await;
+    }
+
+    /// Returns the running configuration.
+    pub fn configured(&self) -> Arc<Config> {
+        Arc::clone(&self.gateway.snapshots.load().config)
+    }
+
+    /// Notes the expiries of CA certificates for servers and issuers.
+    pub fn note_authorities(&self, expiries: Vec<Expiry>) {
+        self.notes().authorities = expiries;
+        self.show_expiries();
+    }
+
+    /// Returns the calendar of expiries, the first to end first.
+    pub fn expiries(&self) -> Vec<Expiry> {
+        let notes = self.notes();
+        let mut all = grant_expiries(self.gateway.snapshots.grants());
+        all.extend(notes.file.expiries.iter().chain(&notes.authorities).cloned());
+        all.sort_by(|one, other| (one.at, &one.name).cmp(&(other.at, &other.name)));
+        all
+    }
+
+    fn expiry_statuses(&self, now: Timestamp) -> Vec<ExpiryStatus> {
+        let (all, notes) = (self.expiries(), self.notes());
+        all.into_iter().map(|expiry| expiry.status(now, &notes.file.places)).collect()
+    }
+
+    /// Shows the calendar in the metrics.
+    fn show_expiries(&self) {
+        let time = |expiry: Expiry| ExpiryTime {
+            kind: expiry.kind.label(),
+            at: expiry.at.as_duration().as_secs_f64(),
+            name: expiry.name,
+        };
+        let times = self.expiries().into_iter().map(time).collect();
+        self.gateway.metrics.expiry_times().replace(times);
     }
 
     /// Notes the outcome of a reload, with its faults, or the protections that it weakens.
@@ -94,7 +153,7 @@ impl StatusReport {
         let notes = self.notes();
         ConfigurationStatus {
             path: notes.path.clone(),
-            digest: notes.digest.clone(),
+            digest: notes.file.digest.clone(),
             loaded_at: time(self.gateway.snapshots.loaded_at()),
             generation: snapshot.generation,
             last_reload: notes.last_reload.clone(),
@@ -109,10 +168,11 @@ impl StatusSource for StatusReport {
         let draining = self.notes().draining;
         let count = |kind| snapshot.plain.catalog.list(kind).len();
         let tokens = snapshot.newest_token_report();
+        let now = wall_time();
         let profiles = tokens.iter().flat_map(|report| &report.profiles).map(profile_status);
         Status {
             version: env!("CARGO_PKG_VERSION"),
-            now: Timestamp::now(),
+            now,
             started_at: self.started_at,
             state: if draining { GatewayState::Draining } else { GatewayState::Ready },
             configuration: Some(self.configuration(&snapshot)),
@@ -132,6 +192,7 @@ impl StatusSource for StatusReport {
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
             audit: self.gateway.audit.overview().map(audit_status),
+            expiries: self.expiry_statuses(now),
             servers: snapshot
                 .servers()
                 .map(|member| server(&snapshot, member, tokens.as_deref()))
@@ -153,6 +214,7 @@ impl StatusSource for StatusReport {
     }
 
     fn metrics(&self) -> String {
+        self.show_expiries();
         self.gateway.metrics.encode_text()
     }
 
@@ -408,6 +470,11 @@ fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
     let LifeState::Backoff { until } = view.state else { return None };
     let wait = until.saturating_duration_since(clock::now());
     Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
+}
+
+/// Returns the current time of day.
+pub(crate) fn wall_time() -> Timestamp {
+    time(clock::wall_now())
 }
 
 fn time(at: SystemTime) -> Timestamp {

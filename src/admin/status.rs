@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::ProfileTokenStatus;
+use super::{ExpiryKind, ExpiryState, ProfileTokenStatus};
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// The gateway's state at one time.
@@ -35,6 +35,8 @@ pub struct Status {
     pub connections: usize,
     /// The audit log; `None` if there is none.
     pub audit: Option<AuditStatus>,
+    /// Certificates, CA certificates and keys with an end, the first to end first.
+    pub expiries: Vec<ExpiryStatus>,
     /// Every server of the configuration, in file order.
     pub servers: Vec<ServerStatus>,
     /// The tokens of profiles as last counted. Empty before the first count, which happens when
@@ -42,6 +44,25 @@ pub struct Status {
     pub profiles: Vec<ProfileTokenStatus>,
     /// Vectors for search by meaning; `None` if search uses words alone.
     pub embeddings: Option<EmbeddingsStatus>,
+}
+
+/// An element with an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExpiryStatus {
+    /// Its kind.
+    pub kind: ExpiryKind,
+    /// The setting, such as `gateway.tls.cert`.
+    pub name: String,
+    /// The line of the setting in the file.
+    pub line: Option<u32>,
+    /// The element, with its article.
+    pub subject: String,
+    /// `valid`, `soon` from 21 days before the end, or `expired`.
+    pub state: ExpiryState,
+    /// Its end.
+    pub expires_at: Timestamp,
+    /// The action that is due before the end.
+    pub cure: &'static str,
 }
 
 /// Vectors for search by meaning.

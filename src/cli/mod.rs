@@ -34,7 +34,7 @@ use trunkline_examples::Example;
 use crate::child::{SandboxCommand, run_guardian, run_launcher};
 use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
-use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
+use crate::config::{Color, Config, ConfigFaults, ConfigSource, SystemEnvironment};
 use crate::text::{error_chain, escape_controls, escape_invisible};
 
 /// An MCP gateway: one URL in front of many MCP servers
@@ -164,6 +164,12 @@ pub struct CommonArgs {
     log: Option<String>,
 }
 
+/// A configuration, and the text that it was read from.
+struct ReadFile {
+    source: ConfigSource,
+    config: Config,
+}
+
 /// Runs the command given on the command line.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
@@ -225,6 +231,11 @@ impl CommonArgs {
     /// Reads the configuration file and applies the overrides of the command line. Prints all
     /// faults to standard error.
     fn read_config(&self) -> Result<Config, ExitCode> {
+        self.read_file().map(|file| file.config)
+    }
+
+    /// Like [`read_config`](Self::read_config), and returns the text, too.
+    fn read_file(&self) -> Result<ReadFile, ExitCode> {
         let unreadable = |error: FileError| {
             let file = self.config.path.display();
             print_error(&format!(
@@ -235,14 +246,14 @@ impl CommonArgs {
         let source =
             ConfigSource::open(&self.config.path).map_err(|error| unreadable(error).into_code())?;
         let mut config = Config::read(&source, &SystemEnvironment).map_err(|faults| {
-            write_to_stderr(&format!("{}\n", faults.render(terminal_color())));
+            print_faults(&faults);
             CONFIG_FAULT.into_code()
         })?;
         self.apply_overrides(&mut config).map_err(|problem| {
             print_error(&problem);
             WRONG_USE.into_code()
         })?;
-        Ok(config)
+        Ok(ReadFile { source, config })
     }
 
     /// Replaces settings of the file by those of the command line.
@@ -298,6 +309,11 @@ fn report_edit_error(error: &(dyn std::error::Error + 'static), exit: FailureExi
         _ => print_error(&error_chain(error)),
     }
     exit.into_code()
+}
+
+/// Prints faults below the lines of their file.
+fn print_faults(faults: &ConfigFaults) {
+    write_to_stderr(&format!("{}\n", faults.render(terminal_color())));
 }
 
 fn print_error(text: &str) {

@@ -32,6 +32,7 @@ mod connection;
 mod cors;
 pub mod edge;
 mod guard;
+mod port_holder;
 mod request_body;
 mod socket;
 mod tls;
@@ -49,9 +50,14 @@ use crate::call::PeerAddress;
 
 pub use self::{
     guard::{Admission, AdmissionError, Guard, GuardError, LocalPages, QuotedExcerpt},
+    port_holder::PortHolder,
     request_body::RequestBody,
     socket::{Counts, Drained, ListenError, Listener},
-    tls::{Certificates, TlsError, TlsFiles},
+    tls::{
+        AuthorityReport, CertificateFault, Certificates, ChainJudgement, ChainSurroundings,
+        PemCertificate, TlsError, TlsFiles, inspect_authorities, inspect_chain, read_certificates,
+        utc_date,
+    },
     workers::Workers,
 };
 

@@ -30,6 +30,7 @@ use super::{
     BoxError, ConnectionLimits, Drain, LiveSettings, PeerAddress, Settings,
     connection::{self, ConnectionError},
     edge::Edge,
+    port_holder::PortHolder,
     request_body::RequestBody,
     tune::tune,
     workers::{WorkerSlot, Workers},
@@ -38,7 +39,18 @@ use super::{
 /// Reasons for a failed bind.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address is taken, not ours, or a privileged port.
+    /// The address is taken.
+    #[error(
+        "{addr} is in use by {}: stop it, or choose another address",
+        holder.as_ref().map_or_else(|| "another process".to_owned(), ToString::to_string)
+    )]
+    InUse {
+        /// The requested address.
+        addr: SocketAddr,
+        /// The process that listens there, if it can be found.
+        holder: Option<PortHolder>,
+    },
+    /// The address is not ours, or a privileged port.
     #[error("cannot listen on {addr}")]
     Bind {
         /// The requested address.
@@ -79,9 +91,12 @@ impl Listener {
     /// Binds `addr`; port 0 takes a free one.
     ///
     /// # Errors
-    /// [`ListenError::Bind`] with the system's error.
+    /// [`ListenError`].
     pub async fn bind(addr: SocketAddr) -> Result<Self, ListenError> {
-        let fault = |source| ListenError::Bind { addr, source };
+        let fault = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse { addr, holder: PortHolder::find(addr) },
+            _ => ListenError::Bind { addr, source },
+        };
         let socket = TcpListener::bind(addr).await.map_err(fault)?;
         let addr = socket.local_addr().map_err(fault)?;
         Ok(Self { socket, addr, counts: Arc::default(), workers: None })

@@ -13,6 +13,7 @@
 )]
 
 mod audit;
+mod certificates;
 mod commands;
 mod import;
 #[path = "../system/process.rs"]

@@ -22,7 +22,10 @@ fn an_address_in_use_ends_it_before_any_server_is_started() {
     let config = file(folder.path(), &text(&server));
     trunkline(&["serve", "--config", &config, "--listen", &address])
         .exits_with(FAILURE)
-        .complains_of(&[&address, "in use"]);
+        .complains_of(&[
+            &format!("gateway.listen: {address} is in use by "),
+            &format!("(process {}): stop it", std::process::id()),
+        ]);
     assert!(!ran.exists());
 }
 

@@ -39,6 +39,7 @@ mod embeddings;
 mod encodings;
 mod era_probes;
 mod events;
+mod expiries;
 mod failed_logins;
 mod flawed_lists;
 mod given_up;

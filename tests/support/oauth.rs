@@ -44,7 +44,11 @@ impl OauthServer {
             })),
         );
         server.publishes(json!({}));
-        let client = json!({ "client_id": "registered", "client_secret": "client-secret-1" });
+        let client = json!({
+            "client_id": "registered",
+            "client_secret": "client-secret-1",
+            "client_secret_expires_at": 4_000_000_000_u64,
+        });
         server.api.sets("/register", Page::new(201, "application/json", client.to_string()));
         server.guards();
         server

@@ -57,8 +57,8 @@ impl Process {
         let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, folder, address: nowhere, admin: nowhere };
-        process.admin = process.told("status is at http://");
-        process.address = process.told("clients connect to http://");
+        process.admin = process.told("status is at ");
+        process.address = process.told("clients connect to ");
         process
     }
 
@@ -79,7 +79,8 @@ impl Process {
             let log = self.log();
             assert!(self.child.try_wait().unwrap().is_none(), "it has ended:\n{log}");
             let line = log.lines().find_map(|line| line.split_once(words).map(|(_, rest)| rest));
-            found = line.and_then(|rest| rest.split('/').next()?.parse().ok());
+            let url = line.and_then(|rest| rest.split_once("://"));
+            found = url.and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
             found.is_some()
         });
         found.unwrap()

@@ -36,9 +36,11 @@ pub use faults::issuer::IssuerFault;
 pub use faults::oauth::OauthFault;
 pub use faults::problem::SettingFault;
 pub use faults::url::UrlFault;
-pub use faults::{Color, ConfigFault, ConfigFaults};
+pub use faults::{Color, ConfigFault, ConfigFaults, LateFault};
 pub use reader::docs::{json_schema, reference};
+pub use reader::places::ConfigPlaces;
 pub use reader::values::pattern::Pattern;
+pub use reader::wording::quote_segment;
 pub use sections::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use sections::confirm::ConfirmChoice;
@@ -303,6 +305,13 @@ impl Config {
     pub fn log_at(&mut self, level: &str) -> Result<(), SettingFault> {
         self.log.level = sections::gateway::check_log_filter(level)?;
         Ok(())
+    }
+}
+
+impl ConfigSource {
+    /// Returns the lines of all settings.
+    pub fn places(&self) -> ConfigPlaces {
+        ConfigPlaces::of_text(decode_text(self).0)
     }
 }
 

@@ -83,6 +83,12 @@ pub fn tls_for(url: &Url) -> Result<ClientConfig, TlsSetupError> {
     client_tls(None)
 }
 
+/// Returns true if the platform has a root certificate with this subject, in DER. Blocks while it
+/// reads the roots for the first time.
+pub fn is_platform_root(subject: &[u8]) -> bool {
+    platform_roots().store.subjects().iter().any(|root| root.as_ref() == subject)
+}
+
 fn with_roots_of(path: &Path) -> Result<RootCertStore, TlsSetupError> {
     let unusable =
         |source: Arc<dyn Error + Send + Sync>| TlsSetupError::Ca { path: path.into(), source };

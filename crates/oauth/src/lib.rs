@@ -22,12 +22,14 @@
 
 mod relay;
 mod login;
+mod announced_ends;
 mod grants;
 mod fault;
 mod proofs;
 mod metadata;
 pub mod vault;
 
+pub use announced_ends::{AnnouncedEnd, EndingElement};
 pub use fault::LoginFault;
 pub use grants::authorizer::{LinkAudience, LoginDemand, ServerAuthorizer};
 pub use grants::book::GrantBook;

@@ -13,13 +13,14 @@ use super::definitions::openapi::{apis_of, survey_now};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
 use super::serve::settings;
 use super::{
-    CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING, print_error, report_error,
-    write_to_stdout,
+    CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING, ReadFile, print_error,
+    print_faults, report_error, write_to_stdout,
 };
+use crate::admin::{key_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{
-    Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
-    forwarded_credentials,
+    Config, ConfigFaults, ConfigSource, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig,
+    ServerKind, forwarded_credentials,
 };
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
@@ -38,20 +39,20 @@ pub(super) struct CheckArgs {
     /// Also read the OpenAPI documents at URLs
     #[arg(long)]
     apis: bool,
+    /// Fail only for faults that keep `serve` from starting; warn of others, such as an expired
+    /// certificate
+    #[arg(long)]
+    start: bool,
 }
 
 pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let common = &args.common;
-    let config = match common.read_config() {
-        Ok(config) => config,
+    let ReadFile { source, config } = match common.read_file() {
+        Ok(file) => file,
         Err(code) => return code,
     };
-    // Faults that only appear when a setting is used: certificates, host names of the guard.
-    if let Err(faults) = settings::of(&config) {
-        for fault in faults {
-            print_error(&format!("{}: {fault}", common.config.path.display()));
-        }
-        return CONFIG_FAULT.into_code();
+    if let Err(code) = check_use(args, &source, &config) {
+        return code;
     }
     if config.is_open_to_anyone() {
         print_error(&format!("warning: {OPEN_GATEWAY_WARNING}"));
@@ -106,6 +107,44 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let logins = logins.iter().fold(String::new(), |all, login| all + login + "\n");
     let path = common.config.path.display();
     write_to_stdout(&format!("{denials}{logins}{path}: fine, with {servers} server(s)\n"))
+}
+
+/// Reports faults that only appear when a setting is used: of certificates, and of host names of the
+/// guard. Warns of expiries.
+fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result<(), ExitCode> {
+    let refuse = |faults| {
+        print_faults(&ConfigFaults::of_late(source, faults));
+        Err(CONFIG_FAULT.into_code())
+    };
+    let own = match settings::of(config) {
+        Ok(listeners) => listeners.certificates,
+        Err(faults) => return refuse(faults),
+    };
+    let authorities = settings::judge_authorities(config);
+    let faults = [own.faults, authorities.faults].concat();
+    let expiries = [own.expiries, authorities.expiries, key_expiries(config)].concat();
+    let places = source.places();
+    let warn_of = |key: &str, text: &str| {
+        let line = places.line_of(key).map(|line| format!(":{line}")).unwrap_or_default();
+        print_error(&format!("warning: {}{line}: {text}", source.name));
+    };
+    if !faults.is_empty() && !args.start {
+        return refuse(faults);
+    }
+    for fault in &faults {
+        warn_of(&fault.key, &fault.to_string());
+    }
+    for remark in &own.remarks {
+        warn_of(remark.key, &remark.to_string());
+    }
+    let now = wall_time();
+    let is_told = |name: &str| faults.iter().any(|fault| fault.key == name);
+    for expiry in expiries.iter().filter(|expiry| !is_told(&expiry.name)) {
+        if let Some(warning) = expiry.warning(now) {
+            warn_of(&expiry.name, &warning);
+        }
+    }
+    Ok(())
 }
 
 /// Reports unusable baselines, and warns where they are missing.

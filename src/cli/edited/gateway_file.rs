@@ -13,7 +13,10 @@ use crate::cli::{CONFIG_FAULT, FAILURE_EXIT, FailureExit};
 /// # Errors
 /// [`GatewayFileError`].
 pub(crate) fn open_gateway_file(path: &Path) -> Result<GatewayFile, GatewayFileError> {
-    GatewayFile::open(path, |config| settings::of(config).map(drop))
+    GatewayFile::open(path, |config| {
+        let loaded = settings::of(config).map(drop);
+        loaded.map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    })
 }
 
 /// Returns the exit code of a command that has not edited the file.

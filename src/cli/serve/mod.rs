@@ -7,6 +7,7 @@ mod approvals;
 mod audit_log;
 pub(super) mod core_dumps;
 mod event_delivery;
+mod expiry_watch;
 mod memory;
 mod quotas;
 mod reload;
@@ -24,12 +25,12 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, StatusReport};
+use crate::admin::{self, Expiry, LoadedFile, StatusReport, key_expiries};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
 use crate::clock;
-use crate::config::{Config, ConfigSource, LogFormatChoice, PinsChoice};
+use crate::config::{Config, ConfigFaults, ConfigSource, LateFault, LogFormatChoice, PinsChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
@@ -50,11 +51,19 @@ pub use reload::Reloader;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address cannot be listened on.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
+    #[error("{setting}")]
+    Listen {
+        /// The setting of the address.
+        setting: &'static str,
+        /// The error of the address.
+        source: ListenError,
+    },
     /// A setting turned out to be invalid at its use.
     #[error("{0}")]
     Settings(String),
+    /// Settings turned out to be invalid at their use.
+    #[error(transparent)]
+    Faults(ConfigFaults),
     /// The system provides no randomness, or rejects the cipher.
     #[error("no key could be made")]
     Key,
@@ -124,11 +133,30 @@ pub(super) fn start_log(config: &Config) -> Result<LogHandle, LogError> {
 
 /// Reports the reason that the gateway did not start, and returns the exit code.
 pub(super) fn not_started(error: &ServeError) -> ExitCode {
-    if let ServeError::Settings(text) = error {
-        print_error(text);
-        return super::CONFIG_FAULT.into_code();
+    match error {
+        ServeError::Settings(text) => print_error(text),
+        ServeError::Faults(faults) => super::print_faults(faults),
+        _ => return report_error(error),
     }
-    report_error(error)
+    super::CONFIG_FAULT.into_code()
+}
+
+/// Describes a loaded file for the status; its expiries alone if it cannot be read again.
+fn loaded_file(source: Option<&ConfigSource>, expiries: Vec<Expiry>) -> LoadedFile {
+    let file = source.map(|source| (source.digest(), source.places()));
+    let (digest, places) = file.unwrap_or_default();
+    LoadedFile { digest, places, expiries }
+}
+
+/// Locates faults in the file of the configuration.
+fn locate_faults(path: &Path, faults: Vec<LateFault>) -> ServeError {
+    match ConfigSource::open(path) {
+        Ok(source) => ServeError::Faults(ConfigFaults::of_late(&source, faults)),
+        Err(_) => {
+            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            ServeError::Settings(lines.join("\ntrunkline: "))
+        }
+    }
 }
 
 fn levels(config: &Config) -> LogLevels<'_> {
@@ -172,6 +200,7 @@ pub struct Running {
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
     budgets: JoinHandle<()>,
+    expiries: JoinHandle<()>,
     quotas: Option<quotas::QuotaKeeper>,
     vault: Option<JoinHandle<()>>,
     otel: Mutex<Option<Otel>>,
@@ -209,16 +238,18 @@ impl Running {
     ) -> Result<Self, ServeError> {
         memory::log_reduced(&memory::fit_control_group(&mut config));
         audit_log::check_standard_output(&config, doors).map_err(ServeError::Settings)?;
-        let settings = settings::of(&config)
-            .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;
+        let settings = settings::of(&config).map_err(|faults| locate_faults(path, faults))?;
+        for fault in &settings.certificates.faults {
+            tracing::error!("{fault}");
+        }
         // Sockets first: two gateways on one address must not both start servers.
-        let socket = bind(doors.clients).await?;
+        let socket = bind("gateway.listen", doors.clients).await?;
         let workers = match &socket {
             Some(_) => Workers::start(config.gateway.threads).map_err(ServeError::Threads)?,
             None => Workers::none(),
         };
         let workers = Arc::new(workers);
-        let admin_socket = bind(doors.operators).await?;
+        let admin_socket = bind("admin.listen", doors.operators).await?;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
@@ -258,8 +289,10 @@ impl Running {
         let mcp = McpService::new(Arc::clone(&gateway), draining.clone());
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
-        let source = ConfigSource::open(path);
-        report.loaded(path, source.map(|source| source.digest()).unwrap_or_default());
+        let expiries =
+            [settings.certificates.expiries, key_expiries(&gateway.snapshots.load().config)];
+        report.loaded(path, loaded_file(ConfigSource::open(path).ok().as_ref(), expiries.concat()));
+        let expiries = expiry_watch::watch_expiries(&report);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let client_listener = socket
@@ -285,6 +318,7 @@ impl Running {
             follower,
             approvals,
             budgets,
+            expiries,
             quotas,
             vault,
             otel: Mutex::new(otel),
@@ -330,6 +364,7 @@ impl Running {
         }
         self.follower.abort();
         self.budgets.abort();
+        self.expiries.abort();
         if let Some(approvals) = self.approvals {
             approvals.abort();
         }
@@ -387,11 +422,13 @@ fn open_baselines(config: &Config, path: &Path) -> Result<Option<BaselineFolder>
     }
 }
 
-async fn bind(address: Option<SocketAddr>) -> Result<Option<Listener>, ListenError> {
-    match address {
-        Some(address) => Listener::bind(address).await.map(Some),
-        None => Ok(None),
-    }
+async fn bind(
+    setting: &'static str,
+    address: Option<SocketAddr>,
+) -> Result<Option<Listener>, ServeError> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = Listener::bind(address).await;
+    bound.map(Some).map_err(|source| ServeError::Listen { setting, source })
 }
 
 fn serve_clients(

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::admin::StatusReport;
+use crate::admin::{LoadedFile, StatusReport, key_expiries};
 use crate::child::Guardian;
 use crate::cli::{CommonArgs, OPEN_GATEWAY_WARNING};
 use crate::codec::file::FileReader;
 use crate::config::{
-    Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs,
+    Config, ConfigFaults, ConfigSource, Environment, LateFault, ReloadTrigger, SystemEnvironment,
+    renew_outputs,
 };
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
@@ -23,7 +24,7 @@ use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
 use super::watch::{FileStamp, FileStamps};
-use super::{Doors, Running, audit_log, event_delivery, levels, memory, settings};
+use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -68,7 +69,7 @@ impl Running {
 struct LoadedFiles {
     config: Config,
     listeners: settings::Listeners,
-    digest: String,
+    source: ConfigSource,
 }
 
 /// Faults of a rejected configuration, and the files that it names.
@@ -278,7 +279,10 @@ impl Reloader {
         loaded: LoadedFiles,
         cause: &ReloadCause,
     ) -> Result<ReloadReport, ReloadRefusal> {
-        let LoadedFiles { config, listeners, digest } = loaded;
+        self.check_certificates(&loaded)?;
+        let LoadedFiles { config, listeners, source } = loaded;
+        let expiries = [listeners.certificates.expiries.clone(), key_expiries(&config)].concat();
+        let file = loaded_file(Some(&source), expiries);
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         // Removing the last client is not meant to open the gateway to
         // everyone.
@@ -288,7 +292,7 @@ impl Reloader {
         audit_log::check_standard_output(&config, self.doors).map_err(|fault| vec![fault])?;
         if config == *running {
             // The certificate files may have changed under the same names.
-            self.publish(listeners, digest);
+            self.publish(listeners, file);
             return Ok(ReloadReport::accepted(ReloadOutcome::Unchanged, Vec::new()));
         }
         let losses = find_losses(&running, &config);
@@ -310,7 +314,7 @@ impl Reloader {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
         }
         let plan = self.gateway.snapshots.apply(config).await;
-        self.publish(listeners, digest);
+        self.publish(listeners, file);
         tracing::info!(
             kept = plan.kept.len(),
             replaced = plan.replaced.len(),
@@ -327,10 +331,38 @@ impl Reloader {
         Ok(ReloadReport::accepted(ReloadOutcome::Applied, losses))
     }
 
-    fn publish(&self, listeners: settings::Listeners, digest: String) {
+    /// Refuses certificates that clients would not accept in place of certificates that they accept.
+    /// Certificates that are in use already are no reason to refuse other changes.
+    fn check_certificates(&self, loaded: &LoadedFiles) -> Result<(), ReloadRefusal> {
+        let LoadedFiles { config, listeners, source } = loaded;
+        let faults = &listeners.certificates.faults;
+        let (Some(new), Some(tls)) = (&listeners.clients.tls, &config.gateway.tls) else {
+            return Ok(());
+        };
+        let settings = self.clients.load();
+        let is_in_use =
+            settings.tls.as_ref().is_some_and(|running| new.has_certificates_of(running));
+        if faults.is_empty() || is_in_use {
+            return Ok(());
+        }
+        let faults = located_lines(source, faults.clone());
+        let is_no_worse = settings
+            .tls
+            .as_ref()
+            .is_some_and(|running| !settings::judge_own(running, tls).faults.is_empty());
+        if !is_no_worse {
+            return Err(faults.into());
+        }
+        for fault in faults {
+            tracing::error!("{fault}");
+        }
+        Ok(())
+    }
+
+    fn publish(&self, listeners: settings::Listeners, file: LoadedFile) {
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
-        self.report.loaded(&self.common.config.path, digest);
+        self.report.loaded(&self.common.config.path, file);
     }
 }
 
@@ -355,8 +387,14 @@ fn load_files(
     })?;
     common.apply_overrides(&mut config).map_err(|problem| rejected(vec![problem]))?;
     memory::fit_control_group(&mut config);
-    let listeners = settings::of(&config).map_err(rejected)?;
-    Ok(LoadedFiles { config, listeners, digest: source.digest() })
+    let listeners =
+        settings::of(&config).map_err(|faults| rejected(located_lines(&source, faults)))?;
+    Ok(LoadedFiles { config, listeners, source })
+}
+
+/// Returns faults with their lines, one each.
+fn located_lines(source: &ConfigSource, faults: Vec<LateFault>) -> Vec<String> {
+    ConfigFaults::of_late(source, faults).to_string().lines().map(str::to_owned).collect()
 }
 
 /// Warns of changes that need a restart: sockets, the log's format and the telemetry endpoint are

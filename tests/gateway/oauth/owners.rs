@@ -221,3 +221,40 @@ async fn results_for_one_client_are_not_kept_for_another() {
         assert_eq!(said.result()["contents"][0]["text"], format!("Bearer {token}"));
     }
 }
+
+#[tokio::test]
+async fn announced_ends_of_logins_and_client_secrets_are_in_the_calendar_without_names_of_users() {
+    let server = OauthServer::before(Upstream::modern().await).await;
+    let (gateway, [ann, bob]) = shared_by_two(&server, "per = \"user\"").await;
+    log_in_as_operator(&gateway, &server, "of-operator").await;
+    let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
+    for (link, token, days) in [(of_ann, "of-ann", 40), (of_bob, "of-bob", 10)] {
+        let lifetime = days * 86_400 + 3600;
+        server.gives(
+            token,
+            json!({ "refresh_token": "r", "refresh_token_expires_in": lifetime }),
+        );
+        server.takes(token, &["list", "call"]);
+        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+    }
+    let status = gateway.status().await;
+    let expiries: Vec<_> = status["expiries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|expiry| json!([expiry["kind"], expiry["name"], expiry["state"]]))
+        .collect();
+    // The operator's refresh token has no announced end.
+    assert_eq!(
+        expiries,
+        [
+            json!(["grant", "servers.s.oauth[users]", "soon"]),
+            json!(["provider_secret", "servers.s.oauth", "valid"]),
+        ]
+    );
+    assert_eq!(status["expiries"][1]["expires_at"], "2096-10-02T07:06:40Z");
+    let metrics = gateway.metrics().await;
+    let lines: Vec<_> = metrics.lines().filter(|line| line.contains("trunkline_expiry")).collect();
+    assert!(lines.iter().any(|line| line.contains("kind=\"grant\"")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("ann") || line.contains("bob")), "{lines:?}");
+}

@@ -62,6 +62,25 @@ pub struct ConfigFaults {
     files: Vec<PathBuf>,
 }
 
+/// A fault that appears when a setting is used: of a certificate, a key or a host name. The value of
+/// its setting is shown, so the setting must not hold a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LateFault {
+    /// The setting, such as `gateway.tls.cert`.
+    pub key: String,
+    /// The violated rule.
+    pub text: String,
+    /// The correction, as an imperative.
+    pub help: String,
+}
+
+/// `gateway.tls.cert: PROBLEM; HELP`.
+impl fmt::Display for LateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.key, self.text, self.help)
+    }
+}
+
 /// A fault before its line is known.
 #[derive(Debug)]
 pub(crate) struct FoundProblem {

@@ -24,6 +24,14 @@ pub enum SettingFault {
         /// The parser's message.
         message: String,
     },
+    /// A table or a key that is there already.
+    #[error("`{name}` is there twice: first on line {first}")]
+    Duplicate {
+        /// The table with its brackets, or the key.
+        name: String,
+        /// The line of the first one.
+        first: usize,
+    },
     /// An unknown key.
     #[error("unknown key")]
     UnknownKey {
@@ -398,6 +406,14 @@ pub enum SettingFault {
     /// A key of the vault is too short.
     #[error("the key of the vault has fewer than 32 bytes")]
     ShortVaultKey,
+    /// A fault that appeared when the setting was used.
+    #[error("{text}")]
+    AtUse {
+        /// The violated rule.
+        text: String,
+        /// The correction, as an imperative.
+        help: String,
+    },
     /// Further faults were left out.
     #[error("{count} more faults are not shown")]
     More {
@@ -426,9 +442,14 @@ impl SettingFault {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "add a [interceptors.NAME], or remove it here".into(),
             },
+            Self::AtUse { help, .. } => help.clone(),
             Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("expected a value from {min} to {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
+            Self::Duplicate { name, .. } if name.starts_with('[') => {
+                "rename one, or merge them".into()
+            }
+            Self::Duplicate { .. } => "keep one of them".into(),
             Self::Syntax { message } if message == "duplicate key" => "keep one of them".into(),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
             Self::More { .. } => "fix the faults above, then check again".into(),

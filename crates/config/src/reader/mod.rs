@@ -3,6 +3,7 @@
 
 pub(crate) mod docs;
 pub(crate) mod macros;
+pub(crate) mod places;
 pub(crate) mod setting;
 pub(crate) mod values;
 pub(crate) mod wording;
@@ -167,10 +168,16 @@ impl<'a> ConfigNode<'a> {
         &self,
         reader: &mut ConfigReader<'_>,
     ) -> Option<Vec<ConfigNode<'a>>> {
-        let DeValue::Array(items) = self.value else {
+        let items = self.items();
+        if items.is_none() {
             self.refuse_kind::<S>(reader);
-            return None;
-        };
+        }
+        items
+    }
+
+    /// The items of the value, if it is an array.
+    pub(super) fn items(&self) -> Option<Vec<ConfigNode<'a>>> {
+        let DeValue::Array(items) = self.value else { return None };
         let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| ConfigNode {
             value: item.get_ref(),
             span: item.span(),

@@ -60,7 +60,7 @@ pub(crate) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
 }
 
 /// A segment of a key, quoted if TOML requires it.
-pub(crate) fn quote_segment(segment: &str) -> String {
+pub fn quote_segment(segment: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !segment.is_empty() && segment.chars().all(bare) {
         segment.to_owned()

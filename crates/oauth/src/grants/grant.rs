@@ -149,6 +149,8 @@ pub struct OauthGrant {
     /// SHA-256 of the client's token for which this grant was exchanged, if it was.
     pub(crate) subject: Option<[u8; 32]>,
     pub(crate) refresh: Option<Secret>,
+    /// The end of the refresh token, as time since 1970, if it is announced.
+    pub(crate) refresh_ends: Option<Duration>,
     /// Time from which the grant is renewed before use.
     pub(crate) renew_at: Option<Instant>,
     /// Granted scopes, as far as is known.
@@ -167,6 +169,10 @@ impl OauthGrant {
             token_hash: source.hash_bound_token(&tokens.authorization),
             subject: None,
             authorization: tokens.authorization,
+            refresh_ends: tokens
+                .refresh_lifetime
+                .filter(|_| tokens.refresh.is_some())
+                .map(|lifetime| clock::unix_now() + lifetime),
             refresh: tokens.refresh,
             renew_at,
             given: tokens.scopes.unwrap_or_else(|| source.scopes.clone()),
@@ -238,9 +244,14 @@ impl OauthGrant {
     pub(crate) async fn refresh(&self) -> Result<Self, LoginFault> {
         let token = self.refresh.as_ref().ok_or(TokenEndpointError::Shape)?;
         let mut tokens = self.source.ask(TokenGrant::Refresh { token }).await?;
+        let is_old = tokens.refresh.is_none();
         tokens.refresh = tokens.refresh.or_else(|| Some(token.clone()));
         tokens.scopes = tokens.scopes.or_else(|| Some(self.given.clone()));
-        Ok(Self::new(tokens, self.source.clone()))
+        let mut renewed = Self::new(tokens, self.source.clone());
+        if is_old && renewed.refresh_ends.is_none() {
+            renewed.refresh_ends = self.refresh_ends;
+        }
+        Ok(renewed)
     }
 }
 

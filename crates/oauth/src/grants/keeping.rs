@@ -351,6 +351,7 @@ mod tests {
             token_hash: None,
             subject: None,
             refresh: None,
+            refresh_ends: None,
             renew_at: None,
             given: ScopeSet::default(),
             source,

@@ -32,6 +32,9 @@ pub(crate) struct StoredGrant {
     refresh: Option<String>,
     /// Time from which the grant is renewed before use, in seconds since 1970.
     renew_at: Option<u64>,
+    /// The end of the refresh token, in seconds since 1970.
+    #[serde(default)]
+    refresh_ends: Option<u64>,
     given: String,
     issuer: String,
     #[serde(default)]
@@ -53,6 +56,9 @@ pub(crate) struct StoredClient {
     id: String,
     secret: Option<String>,
     auth: String,
+    /// The end of the secret, in seconds since 1970.
+    #[serde(default)]
+    secret_ends: Option<u64>,
 }
 
 impl StoredClient {
@@ -61,12 +67,14 @@ impl StoredClient {
             id: client.id.clone(),
             secret: client.secret.as_ref().map(|secret| secret.expose().to_owned()),
             auth: client.auth.as_str().to_owned(),
+            secret_ends: client.secret_ends.map(|at| at.as_secs()),
         }
     }
 
     pub(crate) fn revive(self) -> Option<OauthClient> {
         let auth = ClientAuth::parse(&self.auth)?;
-        Some(OauthClient { id: self.id, secret: self.secret.map(Secret::new), auth })
+        let secret_ends = self.secret_ends.map(Duration::from_secs);
+        Some(OauthClient { id: self.id, secret: self.secret.map(Secret::new), auth, secret_ends })
     }
 }
 
@@ -91,6 +99,7 @@ impl StoredGrant {
             authorization: grant.authorization.to_str().ok()?.to_owned(),
             refresh: grant.refresh.as_ref().map(|token| token.expose().to_owned()),
             renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
+            refresh_ends: grant.refresh_ends.map(|at| at.as_secs()),
             given: grant.given.to_string(),
             issuer: source.issuer.clone(),
             authorization_endpoint: source.authorization_endpoint.as_ref().map(Url::to_string),
@@ -151,6 +160,7 @@ impl ServerAuthorizer {
             subject: None,
             refresh: stored.refresh.map(Secret::new),
             renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(MAX_RENEWAL_DELAY)),
+            refresh_ends: stored.refresh_ends.map(Duration::from_secs),
             given: ScopeSet::parse(&stored.given),
             source,
         })

@@ -1,6 +1,8 @@
 //! The gateway's client at an authorization server: configured, a metadata document, or registered
 //! by itself (2026-07-28, Client Registration), and its authentication.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
@@ -9,6 +11,7 @@ use trunkline_config::{IdpConfig, OauthConfig, Secret, TokenEndpointAuth};
 use trunkline_core::text::clip;
 
 use super::documents::{AuthServerMetadata, DocumentClients};
+use super::members::seconds;
 use super::provider_error::ProviderError;
 
 /// Client authentication at a token endpoint.
@@ -46,13 +49,15 @@ pub(crate) struct OauthClient {
     pub(crate) id: String,
     pub(crate) secret: Option<Secret>,
     pub(crate) auth: ClientAuth,
+    /// The end of the secret, as time since 1970, if the authorization server has announced one.
+    pub(crate) secret_ends: Option<Duration>,
 }
 
 impl OauthClient {
     /// Returns the gateway as an unregistered client. Only the token or JWT that it presents
     /// counts.
     pub(crate) fn unregistered() -> Self {
-        Self { id: String::new(), secret: None, auth: ClientAuth::Unregistered }
+        Self { id: String::new(), secret: None, auth: ClientAuth::Unregistered, secret_ends: None }
     }
 
     /// Returns the gateway's client at an identity provider.
@@ -65,7 +70,8 @@ impl OauthClient {
             TokenEndpointAuth::Auto if idp.client_secret.is_some() => ClientAuth::Post,
             TokenEndpointAuth::None | TokenEndpointAuth::Auto => ClientAuth::None,
         };
-        Self { id: idp.client_id.clone(), secret: idp.client_secret.clone(), auth }
+        let (id, secret) = (idp.client_id.clone(), idp.client_secret.clone());
+        Self { id, secret, auth, secret_ends: None }
     }
 }
 
@@ -120,12 +126,22 @@ pub(crate) fn choose_client(
     if let Some(id) = &oauth.client_id {
         let secret = oauth.client_secret.clone();
         let auth = choose_auth(oauth, metadata);
-        return Ok(ClientOrigin::Known(OauthClient { id: id.clone(), secret, auth }));
+        return Ok(ClientOrigin::Known(OauthClient {
+            id: id.clone(),
+            secret,
+            auth,
+            secret_ends: None,
+        }));
     }
     if let Some(url) = &oauth.client_metadata_url
         && metadata.metadata_documents == DocumentClients::Accepted
     {
-        let client = OauthClient { id: url.to_string(), secret: None, auth: ClientAuth::None };
+        let client = OauthClient {
+            id: url.to_string(),
+            secret: None,
+            auth: ClientAuth::None,
+            secret_ends: None,
+        };
         return Ok(ClientOrigin::Known(client));
     }
     match &metadata.registration_endpoint {
@@ -188,6 +204,9 @@ pub(crate) fn read_registration(
     struct RegistrationDocument {
         client_id: String,
         client_secret: Option<String>,
+        /// Zero for a secret without an end.
+        #[serde(default, deserialize_with = "seconds")]
+        client_secret_expires_at: Option<f64>,
         token_endpoint_auth_method: Option<String>,
     }
     let document: RegistrationDocument =
@@ -204,7 +223,9 @@ pub(crate) fn read_registration(
     }
     // A client without a secret cannot authenticate.
     let auth = if secret.is_none() { ClientAuth::None } else { auth };
-    Ok(OauthClient { id: document.client_id, secret, auth })
+    let ends = document.client_secret_expires_at.filter(|at| *at > 0.0 && secret.is_some());
+    let secret_ends = ends.and_then(|at| Duration::try_from_secs_f64(at).ok());
+    Ok(OauthClient { id: document.client_id, secret, auth, secret_ends })
 }
 
 #[cfg(test)]
@@ -340,6 +361,20 @@ mod tests {
             let found = read.as_ref().map(|client| client.auth);
             assert_eq!(found, auth, "{answer}");
             assert_eq!(read.is_some_and(|client| client.secret.is_some()), secret, "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_secret_is_read_unless_it_is_zero() {
+        for (end, seconds) in
+            [(json!(1_900_000_000), Some(1_900_000_000)), (json!(0), None), (json!(null), None)]
+        {
+            let answer = json!({
+                "client_id": "c", "client_secret": "s", "client_secret_expires_at": end
+            });
+            let client = read_registration(answer.to_string().as_bytes(), ClientAuth::Post);
+            let found = client.unwrap().secret_ends.map(|at| at.as_secs());
+            assert_eq!(found, seconds, "{answer}");
         }
     }
 }

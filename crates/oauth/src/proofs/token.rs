@@ -173,7 +173,7 @@ impl ClientProof<'_> {
         form: &mut Serializer<'_, String>,
         now: Duration,
     ) -> Result<(), TokenEndpointError> {
-        let OauthClient { id, secret, auth } = self.client;
+        let OauthClient { id, secret, auth, .. } = self.client;
         let secret = secret.as_ref().map_or("", Secret::expose);
         match auth {
             ClientAuth::Basic => {
@@ -236,6 +236,8 @@ pub(crate) struct GivenTokens {
     pub(crate) authorization: HeaderValue,
     pub(crate) refresh: Option<Secret>,
     pub(crate) lifetime: Option<Duration>,
+    /// Lifetime of the refresh token, if it is announced.
+    pub(crate) refresh_lifetime: Option<Duration>,
     /// Granted scopes, if they differ from the requested ones.
     pub(crate) scopes: Option<ScopeSet>,
 }
@@ -258,6 +260,9 @@ pub(crate) fn read_tokens(
         #[serde(default, deserialize_with = "seconds")]
         expires_in: Option<f64>,
         refresh_token: Option<String>,
+        /// Not in RFC 6749, but sent by many providers; Keycloak has the other name.
+        #[serde(default, alias = "refresh_expires_in", deserialize_with = "seconds")]
+        refresh_token_expires_in: Option<f64>,
         #[serde(default, deserialize_with = "optional_words")]
         scope: Option<Vec<String>>,
     }
@@ -273,6 +278,7 @@ pub(crate) fn read_tokens(
     if !found.eq_ignore_ascii_case(expected) {
         return Err(TokenEndpointError::TokenType { found: shown_code(found), expected });
     }
+    let lifetime = |seconds: f64| Duration::from_secs_f64(seconds.min(MAX_TOKEN_LIFETIME_SECS));
     let token = document.access_token;
     let value = HeaderValue::try_from(format!("{expected} {token}"));
     let value = value.ok().filter(|_| is_token(&token));
@@ -281,9 +287,12 @@ pub(crate) fn read_tokens(
     Ok(GivenTokens {
         authorization,
         refresh: document.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
-        lifetime: document
-            .expires_in
-            .map(|seconds| Duration::from_secs_f64(seconds.min(MAX_TOKEN_LIFETIME_SECS))),
+        lifetime: document.expires_in.map(lifetime),
+        // Zero means that it does not end.
+        refresh_lifetime: document
+            .refresh_token_expires_in
+            .filter(|seconds| *seconds > 0.0)
+            .map(lifetime),
         scopes: document.scope.map(|scope| scope.iter().map(String::as_str).collect()),
     })
 }

@@ -17,6 +17,7 @@
 mod audit_counts;
 mod entries;
 mod event_counts;
+mod expiry_times;
 mod handles;
 mod histogram;
 mod operation;
@@ -42,6 +43,7 @@ use operation::OperationTable;
 pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
+pub use expiry_times::{ExpiryTime, ExpiryTimes};
 pub use handles::{CallMetrics, Entered, Level, ToolMetrics};
 pub use histogram::{BUCKET_BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
@@ -66,6 +68,7 @@ pub struct Metrics {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
     events: EventCounts,
     audit: AuditCounts,
+    expiries: ExpiryTimes,
     config_loaded: Gauge<f64, AtomicU64>,
     sessions: Level,
     streams: Level,
@@ -117,6 +120,7 @@ impl Metrics {
             reloads: Family::default(),
             events: EventCounts::default(),
             audit: AuditCounts::default(),
+            expiries: ExpiryTimes::default(),
             config_loaded: Gauge::default(),
             sessions: Level::default(),
             streams: Level::default(),
@@ -196,6 +200,11 @@ impl Metrics {
     /// The counts of lifecycle events.
     pub fn event_counts(&self) -> &EventCounts {
         &self.events
+    }
+
+    /// The times at which certificates and keys expire.
+    pub fn expiry_times(&self) -> &ExpiryTimes {
+        &self.expiries
     }
 
     /// Records the load time of the active configuration.
@@ -375,6 +384,12 @@ impl Metrics {
             "Time at which the running configuration was loaded, in Unix time",
             Unit::Seconds,
             self.config_loaded.clone(),
+        );
+        registry.register_with_unit(
+            "trunkline_expiry_timestamp",
+            "Time at which a certificate or key expires, in Unix time, by its kind and setting",
+            Unit::Seconds,
+            self.expiries.family(),
         );
         let version = Info::new([("version", version)]);
         registry.register("trunkline_build", "The running version", version);

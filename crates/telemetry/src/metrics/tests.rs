@@ -22,7 +22,25 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     metrics.count_definitions("files", [1, 1]);
     metrics.count_reload(ReloadOutcome::Applied);
     metrics.event_counts().count(EventFate::Delivered, 1);
+    metrics.expiry_times().replace(vec![expiry("NAME", 1.0)]);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
+}
+
+fn expiry(name: &str, at: f64) -> ExpiryTime {
+    ExpiryTime { kind: "certificate", name: name.to_owned(), at }
+}
+
+#[test]
+fn an_expiry_has_a_series_until_its_element_is_gone() {
+    let metrics = Metrics::new("0.0.0");
+    let series = "trunkline_expiry_timestamp_seconds{kind=\"certificate\",name=";
+    metrics.expiry_times().replace(vec![expiry("a", 5.0), expiry("b", 9.0), expiry("b", 7.0)]);
+    let text = metrics.encode_text();
+    assert!(text.contains(&format!("{series}\"a\"}} 5.0\n")), "{text}");
+    assert!(text.contains(&format!("{series}\"b\"}} 7.0\n")), "the first to end: {text}");
+    metrics.expiry_times().replace(vec![expiry("b", 8.0)]);
+    let text = metrics.encode_text();
+    assert!(text.contains(&format!("{series}\"b\"}} 8.0\n")) && !text.contains("\"a\""), "{text}");
 }
 
 #[test]

@@ -6,7 +6,12 @@ use serde_json::json;
 use super::*;
 
 fn client(auth: ClientAuth) -> OauthClient {
-    OauthClient { id: "a:b c".into(), secret: Some(Secret::new("s&cret".into())), auth }
+    OauthClient {
+        id: "a:b c".into(),
+        secret: Some(Secret::new("s&cret".into())),
+        auth,
+        secret_ends: None,
+    }
 }
 
 fn write(request: &TokenRequest<'_>) -> (HeaderMap, HashMap<String, String>) {
@@ -113,6 +118,15 @@ fn members_are_read_in_every_form_that_sdks_accept() {
     ] {
         let tokens = read(json!({ "expires_in": expires_in }));
         assert_eq!(tokens.lifetime.map(|it| it.as_secs()), seconds, "{expires_in}");
+    }
+    for (more, seconds) in [
+        (json!({ "refresh_token_expires_in": 60 }), Some(60)),
+        (json!({ "refresh_expires_in": "60" }), Some(60)),
+        (json!({ "refresh_expires_in": 0 }), None),
+        (json!({}), None),
+    ] {
+        let found = read(more.clone()).refresh_lifetime.map(|it| it.as_secs());
+        assert_eq!(found, seconds, "{more}");
     }
     for (scope, scopes) in [
         (json!("a b"), Some("a b")),

@@ -1,5 +1,9 @@
 //! The certificate that the gateway presents, and the certificates that it requires of clients.
 
+mod inspect;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,8 +15,16 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+use x509_parser::parse_x509_certificate;
+use x509_parser::x509::X509Version;
+
 use crate::codec::file::{FileError, MAX_PEM, read_file};
 use crate::config::ClientCertificates;
+
+pub use inspect::{
+    AuthorityReport, CertificateFault, ChainJudgement, ChainSurroundings, inspect_authorities,
+    inspect_chain, utc_date,
+};
 
 /// Paths of the certificate chain and its private key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +70,28 @@ pub enum TlsError {
         /// The file.
         file: PathBuf,
     },
-    /// The key belongs to another certificate, or its kind is not supported.
+    /// The key belongs to another certificate.
+    #[error("the key in {} belongs to another certificate than the one in {}", key.display(), cert.display())]
+    ForeignKey {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// The certificate has no extensions, so no names of the server.
+    #[error("the certificate in {} is X.509 v1, which TLS clients refuse", cert.display())]
+    OldVersion {
+        /// The certificate's file.
+        cert: PathBuf,
+    },
+    /// The kind of the key is not supported.
     #[error("the key in {} cannot be used with the certificate in {}", key.display(), cert.display())]
     Unfit {
         /// The certificate's file.
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// rustls's error: `KeyMismatch` for a foreign key.
+        /// rustls's error.
         source: rustls::Error,
     },
     /// The certificates cannot be those of a CA.
@@ -94,6 +120,17 @@ pub enum TlsError {
 #[derive(Debug, Clone)]
 pub struct Certificates {
     config: Arc<ServerConfig>,
+    chain: Arc<[PemCertificate]>,
+    client_ca: Arc<[PemCertificate]>,
+}
+
+/// A certificate, and its position in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PemCertificate {
+    /// The certificate.
+    pub der: CertificateDer<'static>,
+    /// The line where it begins, counted from 1.
+    pub line: u32,
 }
 
 impl Certificates {
@@ -101,12 +138,15 @@ impl Certificates {
     ///
     /// # Errors
     /// [`TlsError`], naming the file. If one of the two files is read before its renewal and the
-    /// other one after, that is such an error ([`TlsError::Unfit`]).
+    /// other one after, that is such an error ([`TlsError::ForeignKey`]).
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let key = read_certified_key(files, &provider)?;
+        let chain = read_certificates(&files.cert)?;
+        let key = certify_key(&chain, files, &provider)?;
+        let client_ca = files.client_ca.as_deref().map(read_certificates).transpose()?;
+        let client_ca = client_ca.unwrap_or_default();
         let verifier = match &files.client_ca {
-            Some(file) => client_verifier(file, files.client_certificates, &provider)?,
+            Some(file) => client_verifier(&client_ca, file, files.client_certificates, &provider)?,
             None => WebPkiClientVerifier::no_client_auth(),
         };
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -115,7 +155,24 @@ impl Certificates {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_H1.to_vec()];
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), chain: chain.into(), client_ca: client_ca.into() })
+    }
+
+    /// Returns the chain, the server's own certificate first.
+    pub fn chain(&self) -> &[PemCertificate] {
+        &self.chain
+    }
+
+    /// Returns the CA certificates for clients' certificates; none if these are not requested.
+    pub fn client_ca(&self) -> &[PemCertificate] {
+        &self.client_ca
+    }
+
+    /// Returns true if both have the same certificates.
+    pub fn has_certificates_of(&self, other: &Self) -> bool {
+        let ders =
+            |all: &[PemCertificate]| all.iter().map(|one| one.der.clone()).collect::<Vec<_>>();
+        ders(&self.chain) == ders(&other.chain) && ders(&self.client_ca) == ders(&other.client_ca)
     }
 
     /// Returns the configuration for handshakes.
@@ -126,14 +183,15 @@ impl Certificates {
 
 /// Builds the verifier of client certificates.
 fn client_verifier(
+    certificates: &[PemCertificate],
     file: &Path,
     choice: ClientCertificates,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in read_chain(file)? {
+    for certificate in certificates {
         let bad = |source| TlsError::BadCa { file: file.to_owned(), source };
-        roots.add(certificate).map_err(bad)?;
+        roots.add(certificate.der.clone()).map_err(bad)?;
     }
     let builder =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
@@ -144,27 +202,45 @@ fn client_verifier(
     builder.build().map_err(|source| TlsError::ClientCa { file: file.to_owned(), source })
 }
 
-fn read_certified_key(
+fn certify_key(
+    chain: &[PemCertificate],
     files: &TlsFiles,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
-    let chain = read_chain(&files.cert)?;
     let key = read_key(&files.key)?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|source| TlsError::Unfit {
-        cert: files.cert.clone(),
-        key: files.key.clone(),
-        source,
+    let (cert, key_file) = (files.cert.clone(), files.key.clone());
+    let is_old = chain.first().is_some_and(|first| {
+        let parsed = parse_x509_certificate(&first.der);
+        parsed.is_ok_and(|(_, certificate)| certificate.version() != X509Version::V3)
+    });
+    let ders = chain.iter().map(|certificate| certificate.der.clone()).collect();
+    CertifiedKey::from_der(ders, key, provider).map_err(|source| match source {
+        rustls::Error::InconsistentKeys(_) => TlsError::ForeignKey { cert, key: key_file },
+        _ if is_old => TlsError::OldVersion { cert },
+        source => TlsError::Unfit { cert, key: key_file, source },
     })
 }
 
-fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads the certificates of a PEM file, at most [`MAX_PEM`] bytes.
+///
+/// # Errors
+/// [`TlsError`] if the file cannot be read, is not PEM or has no certificate.
+pub fn read_certificates(file: &Path) -> Result<Vec<PemCertificate>, TlsError> {
     let text = read_pem(file)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|source| TlsError::Malformed { file: file.to_owned(), source })?;
-    if chain.is_empty() {
+    let ders: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let ders = ders.map_err(|source| TlsError::Malformed { file: file.to_owned(), source })?;
+    if ders.is_empty() {
         return Err(TlsError::NoCertificate { file: file.to_owned() });
     }
-    Ok(chain)
+    let mut lines = certificate_lines(&text);
+    let with_line = |der| PemCertificate { der, line: lines.next().unwrap_or(1) };
+    Ok(ders.into_iter().map(with_line).collect())
+}
+
+/// The lines where certificates begin. The parser does not have them.
+fn certificate_lines(text: &[u8]) -> impl Iterator<Item = u32> {
+    let lines = (1..).zip(text.split(|byte| *byte == b'\n'));
+    lines.filter(|(_, line)| line.starts_with(b"-----BEGIN CERTIFICATE")).map(|(line, _)| line)
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -183,59 +259,3 @@ fn read_pem(file: &Path) -> Result<Vec<u8>, TlsError> {
 /// RFC 7301 names of the two protocols, in order of preference.
 pub(super) const ALPN_H2: &[u8] = b"h2";
 const ALPN_H1: &[u8] = b"http/1.1";
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use rcgen::{CertificateParams, KeyPair};
-
-    use super::*;
-
-    #[test]
-    fn a_pair_that_cannot_be_used_is_refused_and_the_error_names_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = write_pair(dir.path());
-        Certificates::load(&files).unwrap();
-        let own_key = fs::read(&files.key).unwrap();
-        let foreign_key = KeyPair::generate().unwrap().serialize_pem();
-        let broken = "-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n";
-        let fault = || Certificates::load(&files).unwrap_err();
-
-        fs::write(&files.key, foreign_key).unwrap();
-        assert!(matches!(fault(), TlsError::Unfit { .. }), "{:?}", fault());
-        fs::write(&files.key, "nothing here").unwrap();
-        assert!(matches!(fault(), TlsError::NoKey { file } if file == files.key));
-        fs::write(&files.key, broken).unwrap();
-        assert!(matches!(fault(), TlsError::Malformed { file, .. } if file == files.key));
-        fs::remove_file(&files.key).unwrap();
-        assert!(matches!(fault(), TlsError::Unreadable { file, .. } if file == files.key));
-        fs::write(&files.key, own_key).unwrap();
-        let client_ca = Some(dir.path().join("ca.pem"));
-        let with_ca = TlsFiles { client_ca: client_ca.clone(), ..files.clone() };
-        fs::write(client_ca.as_ref().unwrap(), "").unwrap();
-        let fault_of_ca = Certificates::load(&with_ca).unwrap_err();
-        assert!(
-            matches!(fault_of_ca, TlsError::NoCertificate { file } if Some(&file) == client_ca.as_ref())
-        );
-        fs::copy(&files.cert, client_ca.as_ref().unwrap()).unwrap();
-        Certificates::load(&with_ca).unwrap();
-        fs::write(&files.cert, "").unwrap();
-        assert!(matches!(fault(), TlsError::NoCertificate { file } if file == files.cert));
-    }
-
-    fn write_pair(dir: &Path) -> TlsFiles {
-        let key = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned()];
-        let cert = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-        let files = TlsFiles {
-            cert: dir.join("server.pem"),
-            key: dir.join("server.key"),
-            client_ca: None,
-            client_certificates: ClientCertificates::Optional,
-        };
-        fs::write(&files.cert, cert.pem()).unwrap();
-        fs::write(&files.key, key.serialize_pem()).unwrap();
-        files
-    }
-}

@@ -1,6 +1,8 @@
 //! Translates the configuration into the settings of the listeners and the telemetry. Detects
 //! faults that only appear when a setting is used.
 
+mod certificates;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,13 +10,15 @@ use http::HeaderValue;
 use tokio::runtime::Handle;
 use url::Url;
 
-use crate::config::{Config, TlsConfig};
-use crate::listener::{Certificates, ConnectionLimits, Guard, LocalPages, Settings, TlsFiles};
+use crate::config::{Config, LateFault};
+use crate::listener::{ConnectionLimits, Guard, GuardError, LocalPages, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::{self, Otel};
-use crate::text::error_chain;
 
 use super::ServeError;
+pub(super) use certificates::judge_own;
+use certificates::load_certificates;
+pub use certificates::{CertificateRemark, CertificateReport, judge_authorities};
 
 /// The settings of both listeners.
 pub struct Listeners {
@@ -22,6 +26,8 @@ pub struct Listeners {
     pub clients: Settings,
     /// The admin listener.
     pub operators: Settings,
+    /// The judgement of the certificates for clients.
+    pub certificates: CertificateReport,
 }
 
 /// Returns the URL for browsers of a gateway that listens at this address; `None` if browsers
@@ -39,13 +45,13 @@ pub fn browser_url(config: &Config, address: Option<SocketAddr>) -> Option<Url> 
 /// Builds the settings of both listeners. Blocks while it reads the certificates.
 ///
 /// # Errors
-/// All faults, one sentence each.
-pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
+/// All faults that keep the gateway from starting.
+pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
     let mut faults = Vec::new();
     let gateway = &config.gateway;
     let mut guard = |key: &str, hosts: &[String], origins: &[String]| {
         Guard::new(hosts, origins).unwrap_or_else(|errors| {
-            faults.extend(errors.iter().map(|error| format!("{key}: {error}")));
+            faults.extend(errors.iter().map(|error| guard_fault(key, error)));
             Guard::default()
         })
     };
@@ -64,20 +70,21 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
         return Err(faults);
     }
     let limits = limits(config);
+    let own = tls.as_ref().zip(gateway.tls.as_ref());
+    let certificates = own.map(|(loaded, tls)| judge_own(loaded, tls)).unwrap_or_default();
     Ok(Listeners {
+        certificates,
         clients: Settings { limits: limits.clone(), guard: clients, tls },
         operators: Settings { limits, guard: operators, tls: None },
     })
 }
 
-fn load_certificates(tls: &TlsConfig) -> Result<Certificates, String> {
-    let files = TlsFiles {
-        cert: tls.cert.clone(),
-        key: tls.key.clone(),
-        client_ca: tls.client_ca.clone(),
-        client_certificates: tls.client_certificates,
+fn guard_fault(section: &str, error: &GuardError) -> LateFault {
+    let (list, help) = match error {
+        GuardError::Host(_) => ("allowed_hosts", "write a host, without scheme and path"),
+        GuardError::Origin(_) => ("allowed_origins", "write scheme, host and port only"),
     };
-    Certificates::load(&files).map_err(|error| format!("gateway.tls: {}", error_chain(&error)))
+    LateFault { key: format!("{section}.{list}"), text: error.to_string(), help: help.to_owned() }
 }
 
 fn limits(config: &Config) -> ConnectionLimits {
