@@ -129,6 +129,8 @@ pub enum UpstreamError {
 pub struct ChildExit {
     /// The sign by which the gateway noticed it.
     pub cause: ExitCause,
+    /// The first line of its standard output that is no message, if there is one.
+    pub first_line: Option<String>,
     /// The last line of its standard error, if there is one.
     pub last_line: Option<String>,
 }
@@ -150,7 +152,7 @@ pub enum ExitCause {
 
 impl From<ExitCause> for UpstreamError {
     fn from(cause: ExitCause) -> Self {
-        Self::Exited(Box::new(ChildExit { cause, last_line: None }))
+        Self::Exited(Box::new(ChildExit { cause, first_line: None, last_line: None }))
     }
 }
 
@@ -361,6 +363,9 @@ impl fmt::Display for UpstreamError {
 impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cause.fmt(f)?;
+        if let Some(line) = &self.first_line {
+            write!(f, "; it printed text instead of a message: {line}")?;
+        }
         match &self.last_line {
             Some(line) => write!(f, "; its last line was: {line}"),
             None => Ok(()),
@@ -450,9 +455,11 @@ mod tests {
         let secret = "hunter2";
         let error = || Arc::new(io::Error::other(secret));
         let last_line = Some(format!("token {secret} is wrong"));
+        let first_line = Some(format!("usage: --token {secret}"));
         let faults = [
             UpstreamError::Exited(Box::new(ChildExit {
                 cause: ExitCause::OutputClosed,
+                first_line,
                 last_line,
             })),
             HttpSetupFault::Tls(TlsSetupError::Ca { path: secret.into(), source: error() }).into(),

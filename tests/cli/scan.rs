@@ -71,8 +71,19 @@ fn a_server_that_cannot_be_listed_fails_the_scan() {
     let silent = "[servers.gone]\ncommand = \"false\"\nmax_restarts = 0\n";
     let path = file(folder.path(), &(server(folder.path(), "s", HONEST, "") + silent));
     let told = trunkline(&["check", "-c", &path, "--scan"]).exits_with(FAILURE);
-    contains_all(&told.0.stderr, &["servers.gone: it cannot be listed"]);
+    contains_all(&told.0.stderr, &["servers.gone: it cannot be listed: it exited"]);
     assert!(!told.said().contains("fine"), "{}", told.said());
+}
+
+#[test]
+fn a_server_that_prints_no_message_shows_its_first_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let usage = "[servers.foo]\ncommand = \"echo\"\nargs = [\"Usage: foo needs --token\"]\n\
+         max_restarts = 0\n";
+    let path = file(folder.path(), usage);
+    let told = trunkline(&["check", "-c", &path, "--scan"]).exits_with(FAILURE);
+    let words = "it printed text instead of a message: Usage: foo needs --token";
+    contains_all(&told.0.stderr, &["servers.foo: it cannot be listed: it exited", words]);
 }
 
 #[test]

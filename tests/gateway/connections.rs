@@ -219,5 +219,13 @@ async fn a_gateway_stands_behind_another_over_one_encrypted_http_2_connection() 
     let lines = format!("url = 'https://localhost:{port}/mcp'");
     let doubting = Gateway::with("far", lines).start().await;
     let server = doubting.server("far").await;
-    assert!(server["last_error"]["message"].to_string().contains("certificate"), "{server}");
+    let reason = format!("https://localhost:{port}: its certificate is issued by an unknown CA");
+    let message = server["last_error"]["message"].to_string();
+    assert!(message.contains(&reason) && message.contains("`ca`"), "{message}");
+    // Without TLS there is no answer in HTTP.
+    let lines = format!("url = 'http://localhost:{port}/mcp'");
+    let plain = Gateway::with("far", lines).start().await;
+    let message = plain.server("far").await["last_error"]["message"].to_string();
+    let reason = format!("http://localhost:{port} did not answer in HTTP");
+    assert!(message.contains(&reason) && message.contains("write https://"), "{message}");
 }

@@ -121,7 +121,7 @@ impl HttpClient {
             headers.insert(name.clone(), value);
         }
         let others = headers.clone();
-        let pool = ConnectionPool::new(tls, connect_timeout);
+        let pool = ConnectionPool::new(tls, connect_timeout).with_ca(config.ca.clone());
         let see_other = SeeOther::Fetched;
         let signer = config.aws.as_ref().map(AwsSigner::new);
         Ok(Self { pool, target, posts: headers, others, see_other, signer })

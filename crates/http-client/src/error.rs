@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderName, Uri};
 
 use trunkline_config::ServerSecrets;
 use trunkline_core::codec::body::BodyError;
@@ -162,12 +162,39 @@ pub enum TransportError {
         /// The fault in the encoded data.
         source: io::Error,
     },
+    /// The first response on a connection without TLS is not HTTP, or the connection was reset.
+    #[error("{origin} did not answer in HTTP: if it is an HTTPS server, write https:// in the URL")]
+    Plain {
+        /// Scheme, host and port.
+        origin: String,
+        /// The fault of the connection.
+        source: Box<Self>,
+    },
     /// The lost connection had been kept from an earlier request.
     #[error(transparent)]
     Kept(Box<Self>),
 }
 
 impl TransportError {
+    /// Explains the fault of a new connection to a server without TLS: one that speaks TLS answers a
+    /// request in plain text with an alert, and resets the connection.
+    #[cold]
+    pub(crate) fn on_plain(self, uri: &Uri) -> Self {
+        let is_reset = |error: &hyper::Error| {
+            let io = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+            io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionReset)
+        };
+        let may_be_tls = match &self {
+            Self::Malformed(_) => true,
+            Self::Broken(error) => is_reset(error),
+            _ => false,
+        };
+        if uri.scheme_str() != Some("http") || !may_be_tls {
+            return self;
+        }
+        Self::Plain { origin: origin_of(uri), source: Box::new(self) }
+    }
+
     /// Marks the fault as one of a connection kept from an earlier request.
     #[cold]
     pub(crate) fn on_kept(self) -> Self {
@@ -176,4 +203,12 @@ impl TransportError {
             other => other,
         }
     }
+}
+
+/// Returns scheme, host and port of a URI. A path or query may hold a secret.
+pub(crate) fn origin_of(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}")
 }

@@ -27,6 +27,7 @@ mod target;
 mod resolver;
 mod body;
 mod idle;
+mod connect_fault;
 mod connection;
 mod error;
 

@@ -1,5 +1,6 @@
 //! Requests to one server, over HTTP/1.1 or HTTP/2.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::body::ResponseBody;
+use crate::connect_fault::ConnectFault;
 use crate::connection::{Answered, Http1Connection, Unanswered};
 use crate::error::TransportError;
 use crate::idle::IdleConnections;
@@ -27,6 +29,8 @@ pub(crate) struct ConnectionPool {
     connector: HttpsConnector<HttpConnector<HostResolver>>,
     /// Time limit for connecting, including TLS.
     connect_timeout: Duration,
+    /// The file of CA certificates that are trusted besides the system's, for messages.
+    ca: Option<PathBuf>,
     pub(crate) idle: IdleConnections,
     /// The HTTP/2 connection, which all requests share.
     http2: Mutex<Option<Http2Sender>>,
@@ -48,7 +52,12 @@ impl ConnectionPool {
         connect_timeout: Duration,
     ) -> Self {
         let (idle, http2) = (IdleConnections::default(), Mutex::default());
-        Self { connector, connect_timeout, idle, http2 }
+        Self { connector, connect_timeout, ca: None, idle, http2 }
+    }
+
+    /// Names the file of trusted CA certificates in messages.
+    pub(crate) fn with_ca(self, ca: Option<PathBuf>) -> Self {
+        Self { ca, ..self }
     }
 
     /// Sends a request to `target` and returns its response when the head has arrived.
@@ -130,7 +139,9 @@ impl ConnectionPool {
         match opened {
             Opened::Http1(connection) => self.receive(connection.send(request).await).map_err(
                 |unanswered| match unanswered {
-                    Unanswered::Unsent(_, fault) | Unanswered::Lost(fault) => fault,
+                    Unanswered::Unsent(_, fault) | Unanswered::Lost(fault) => {
+                        fault.on_plain(&target.uri)
+                    }
                 },
             ),
             Opened::Http2(sender) => send_http2(sender, target, request).await,
@@ -140,9 +151,11 @@ impl ConnectionPool {
     async fn open(&self, uri: &Uri) -> Result<Opened, TransportError> {
         let limit = self.connect_timeout;
         let stream = timeout(limit, self.connector.clone().call(uri.clone())).await;
-        let stream =
-            stream.map_err(|_| TransportError::Connect(ConnectTimeoutError { limit }.into()))?;
-        let stream = stream.map_err(TransportError::Connect)?;
+        let fault = |error| {
+            TransportError::Connect(ConnectFault::new(uri, self.ca.as_deref(), error).into())
+        };
+        let stream = stream.map_err(|_| fault(ConnectTimeoutError { limit }.into()))?;
+        let stream = stream.map_err(fault)?;
         let is_http2 = match &stream {
             MaybeHttpsStream::Http(_) => false,
             MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
@@ -151,7 +164,7 @@ impl ConnectionPool {
             return Ok(Opened::Http1(Http1Connection::open(stream).await?));
         }
         let opened = http2::handshake(TokioExecutor::new(), stream).await;
-        let (sender, connection) = opened.map_err(|error| TransportError::Connect(error.into()))?;
+        let (sender, connection) = opened.map_err(|error| fault(error.into()))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(target: "trunkline::upstream::transport::http::pool", %error, "an HTTP/2 connection to a server ended");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::denials::listed_elements;
-use crate::cli::definitions::listed::with_listed_servers;
+use crate::cli::definitions::listed::{unlisted_servers, with_listed_servers};
 use crate::cli::{print_error, printable, report_error, write_to_stdout};
 use crate::config::{Config, PinsChoice, ScanChoice};
 use crate::policy::KnownElement;
@@ -35,14 +35,14 @@ fn scanned_whole(mut config: Config) -> Config {
 }
 
 fn print_findings(snapshot: &Snapshot) -> bool {
-    let mut is_fine = true;
+    let unlisted = unlisted_servers(snapshot);
+    for line in &unlisted {
+        print_error(line);
+    }
+    let mut is_fine = unlisted.is_empty();
     for member in snapshot.servers() {
         let name = &member.config.name;
-        let Some(list) = member.server.list() else {
-            print_error(&format!("servers.{name}: it cannot be listed"));
-            is_fine = false;
-            continue;
-        };
+        let Some(list) = member.server.list() else { continue };
         for found in snapshot.screen.findings_in(&list) {
             is_fine &= !found.held;
             let grade = if found.held { "grave" } else { "minor" };

@@ -368,7 +368,8 @@ impl<'a> Life<'a> {
         match timeout(EXIT_PATIENCE, child.exited()).await {
             Ok(status) => {
                 let last_line = child.last_words().pop();
-                let exit = ChildExit { cause: ExitCause::Status(status), last_line };
+                let cause = ExitCause::Status(status);
+                let exit = ChildExit { cause, first_line: None, last_line };
                 UpstreamError::Exited(Box::new(exit))
             }
             Err(_) => fault,

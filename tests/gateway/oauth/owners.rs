@@ -230,10 +230,7 @@ async fn announced_ends_of_logins_and_client_secrets_are_in_the_calendar_without
     let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
     for (link, token, days) in [(of_ann, "of-ann", 40), (of_bob, "of-bob", 10)] {
         let lifetime = days * 86_400 + 3600;
-        server.gives(
-            token,
-            json!({ "refresh_token": "r", "refresh_token_expires_in": lifetime }),
-        );
+        server.gives(token, json!({ "refresh_token": "r", "refresh_token_expires_in": lifetime }));
         server.takes(token, &["list", "call"]);
         assert_eq!(agree(&gateway, &server, &link).await.status, 200);
     }

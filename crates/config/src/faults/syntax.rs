@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use toml::de::Error;
 
+use trunkline_core::text::clip;
+
 use super::problem::SettingFault;
 use super::{FoundProblem, LineIndex};
 
@@ -37,8 +39,13 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
     let mut errors: Vec<_> = errors.iter().collect();
     errors.sort_by_key(|error| error_start(error));
     let (mut kept, mut before, mut lost) = (Vec::new(), None, false);
+    let mut duplicate_table = 0..0;
     for error in errors {
         let at = error_start(error);
+        // The keys of a duplicate table are duplicates of the first one's.
+        if duplicate_table.contains(&at) {
+            continue;
+        }
         let same_line =
             before.is_some_and(|before| lines.line_number(before) == lines.line_number(at));
         let echo =
@@ -48,12 +55,55 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
             let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
-            let problem = SettingFault::Syntax { message };
+            let duplicate = (message == "duplicate key").then(|| find_first(text, at)).flatten();
+            if duplicate.as_ref().is_some_and(|it| it.name.starts_with('[')) {
+                duplicate_table = at..end_of_table(text, at);
+            }
+            let problem = match duplicate {
+                Some(FirstPlace { name, line }) => SettingFault::Duplicate { name, first: line },
+                None => SettingFault::Syntax { message },
+            };
             let span = error.span().unwrap_or(at..at);
             kept.push(FoundProblem { span, key: String::new(), problem });
         }
     }
     kept
+}
+
+/// The first place of a name that is there twice.
+struct FirstPlace {
+    /// The table with its brackets, or the key.
+    name: String,
+    line: usize,
+}
+
+/// Finds the first place of the table or key at this byte. Returns `None` for keys of inline tables,
+/// and for those in another notation.
+fn find_first(text: &str, at: usize) -> Option<FirstPlace> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let name = name_of_line(text.get(start..)?.lines().next()?)?;
+    let earlier: Vec<_> = text.get(..start)?.lines().collect();
+    // A key is in the same table, which begins at the last header.
+    let header = |line: &&str| line.trim_start().starts_with('[');
+    let is_table = name.starts_with('[');
+    let from = if is_table { 0 } else { earlier.iter().rposition(header).map_or(0, |at| at + 1) };
+    let place = earlier.iter().skip(from).position(|line| name_of_line(line) == Some(name))?;
+    Some(FirstPlace { name: clip(name, MAX_SHOWN_NAME).to_owned(), line: from + place + 1 })
+}
+
+/// Returns `[table]` of a header, or the key of a setting.
+fn name_of_line(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    if line.starts_with('[') {
+        return line.get(..=line.rfind(']')?);
+    }
+    line.split_once('=').map(|(key, _)| key.trim_end())
+}
+
+/// Returns the begin of the table after the one whose header is at this byte.
+fn end_of_table(text: &str, at: usize) -> usize {
+    let next = text.get(at..).and_then(|rest| rest.find("\n["));
+    next.map_or(text.len(), |next| at + next)
 }
 
 /// Returns true if all lines between the lines of `from` and `to` are empty or comments.
@@ -74,3 +124,6 @@ fn loses_place(error: &Error) -> bool {
 fn error_start(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }
+
+/// The longest part of a name in a message, in bytes.
+const MAX_SHOWN_NAME: usize = 100;

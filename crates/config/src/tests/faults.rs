@@ -112,7 +112,16 @@ fn syntax_faults_stand_beside_the_others_without_their_echoes() {
             &["2: gateway.drain: expected", "6: missing comma"],
         ),
         ("[gateway\nlisten = \"127.0.0.1:1\"", &["1: unclosed table"]),
-        ("[servers.x]\ncommand = \"a\"\ncommand = \"b\"", &["3: duplicate key"]),
+        (
+            "[servers.x]\ncommand = \"a\"\n[servers.y]\ncommand = \"c\"\ncommand = \"b\"",
+            &["5: `command` is there twice: first on line 4; keep one of them"],
+        ),
+        (
+            "# A table.\n[servers.x]\ncommand = \"a\"\n[servers.y]\ncommand = \"b\"\n\
+             [servers.x]\ncommand = \"c\"\nargs = []\n",
+            &["6: `[servers.x]` is there twice: first on line 2; rename one, or merge them"],
+        ),
+        ("servers.x = { command = \"a\", command = \"b\" }", &["1: duplicate key"]),
         ("[gateway]\nnaming =\n\n\ndrain 3", &["2: ", "5: key with no value"]),
     ] {
         let found = faults(text);
@@ -242,4 +251,25 @@ fn a_file_that_cannot_be_read_is_named_for_the_watcher() {
     let text = "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"${file:later}\" }";
     let faults = World::new().read(text).unwrap_err();
     assert_eq!(faults.files(), [PathBuf::from("/etc/trunkline/later")]);
+}
+
+#[test]
+fn a_fault_that_appears_at_use_has_the_line_of_its_setting() {
+    let text = "[gateway]\ntls = { cert = \"a.pem\", key = \"a.key\" }\n[servers.a]\nurl = \"x\"\n";
+    let (name, folder) = ("gateway.toml".into(), "/etc/trunkline".into());
+    let source = ConfigSource { name, folder, bytes: text.as_bytes().to_vec() };
+    let fault = |key: &str| LateFault {
+        key: key.to_owned(),
+        text: "no such file".to_owned(),
+        help: "create it".to_owned(),
+    };
+    let told =
+        ConfigFaults::of_late(&source, vec![fault("servers.a.ca"), fault("gateway.tls.key")]);
+    assert_eq!(
+        told.to_string(),
+        "gateway.toml:2: gateway.tls.key: no such file; create it\n\
+         gateway.toml:3: servers.a.ca: no such file; create it"
+    );
+    let drawn = told.render(Color::Never);
+    assert!(drawn.contains("key = \"a.key\"") && !drawn.contains("a.pem"), "{drawn}");
 }

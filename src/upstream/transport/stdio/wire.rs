@@ -2,7 +2,7 @@
 //! requests.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use crate::upstream::notifications::listen::StreamSignal;
 use crate::upstream::notifications::routing::{self, LegacyConnection};
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::request_ids::RequestIds;
-use crate::upstream::{ExitCause, UpstreamError};
+use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
 use super::pending::{
@@ -50,6 +50,8 @@ pub(super) struct ChildLink {
     pending: Mutex<HashMap<u64, PendingRequest>>,
     cancelled_calls: CancelledCalls,
     pub(super) ids: RequestIds,
+    /// The first line of its output that is no message.
+    first_printed: OnceLock<String>,
     /// Reason for the loss of the child. `None` while it is in use.
     closed: watch::Sender<Option<ExitCause>>,
     /// Receives the child's messages outside responses.
@@ -89,6 +91,7 @@ impl ChildLink {
             pending: Mutex::default(),
             cancelled_calls: CancelledCalls::default(),
             ids: RequestIds::default(),
+            first_printed: OnceLock::new(),
             closed: watch::Sender::new(None),
             inbox,
             streams: Mutex::default(),
@@ -145,10 +148,15 @@ impl ChildLink {
     ) -> Result<(), UpstreamError> {
         let line = jsonrpc::request(&Id::number(id), method, params);
         if let Some(cause) = self.closed.borrow().clone() {
-            return Err(cause.into());
+            return Err(self.exit_error(cause));
         }
         let sent = self.outgoing.send(&line).await;
-        sent.map_err(|InputClosed| ExitCause::InputClosed.into())
+        sent.map_err(|InputClosed| self.exit_error(ExitCause::InputClosed))
+    }
+
+    fn exit_error(&self, cause: ExitCause) -> UpstreamError {
+        let first_line = self.first_printed.get().cloned();
+        UpstreamError::Exited(Box::new(ChildExit { cause, first_line, last_line: None }))
     }
 
     /// Sends the response to a child's request.
@@ -221,7 +229,7 @@ impl ChildLink {
         }
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
-            let _ = pending.answer.send(PendingEvent::Answer(Err(cause.clone().into())));
+            let _ = pending.answer.send(PendingEvent::Answer(Err(self.exit_error(cause.clone()))));
         }
         self.streams().clear();
     }
@@ -286,6 +294,7 @@ impl ChildLink {
 
     /// Handles a line that was printed to standard output by mistake.
     fn printed(&self, line: &[u8]) {
+        self.first_printed.get_or_init(|| self.excerpt(line));
         if self.inbox.is_first_stdout_line() {
             tracing::warn!(
                 server = %self.server,
