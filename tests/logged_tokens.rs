@@ -147,7 +147,7 @@ async fn no_part_of_a_key_or_token_is_logged_traced_recorded_or_answered() {
     shown.push(("spans", format!("{spans:?} {metrics:?}")));
     let log = std::fs::read_to_string(log.path()).unwrap();
     // All events were logged.
-    for word in ["TRACE", "token_refused", "key_unknown", "idp:ann"] {
+    for word in ["TRACE", "token_refused", "key_unknown", "idp:ann", "unverified_sha256"] {
         assert!(log.contains(word), "{word}");
     }
     for word in ["idp:ann", "\"ci\"", "token_refused", "key_unknown", "key_expired"] {

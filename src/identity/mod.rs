@@ -16,6 +16,7 @@
 
 mod api_keys;
 mod certificates;
+mod mark;
 mod resource;
 mod tokens;
 
@@ -34,6 +35,7 @@ use crate::mcp::header::single_value;
 
 pub use api_keys::ApiKey;
 pub use certificates::{CertificateError, ClientCertificate};
+pub use mark::CredentialMark;
 pub use resource::{LOGIN_PATH, ProtectedResource, WELL_KNOWN};
 pub use tokens::{
     FetchState, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource, KeyWait, TokenIssuer,

@@ -19,6 +19,7 @@ use crate::telemetry::otel::Tracing;
 use super::input::InputStore;
 use super::stores::code_budgets::CodeBudgets;
 use super::stores::paged_lists::PagedLists;
+use super::stores::refused_logins::RefusedLogins;
 
 /// State shared by all calls.
 pub struct Gateway {
@@ -42,6 +43,8 @@ pub struct Gateway {
     pub(super) code_runs: Arc<SharedAmount>,
     /// Processor time used by runs of code.
     pub(super) code_budgets: Arc<CodeBudgets>,
+    /// Refused logins that have been logged, or will be.
+    pub(super) refused_logins: Arc<RefusedLogins>,
 }
 
 impl Gateway {
@@ -57,6 +60,7 @@ impl Gateway {
             operations: Operations::new(|method| metrics.operation_metrics(method)),
             code_runs: Arc::default(),
             code_budgets: Arc::default(),
+            refused_logins: Arc::default(),
             paged: PagedLists::default(),
             snapshots,
             metrics,

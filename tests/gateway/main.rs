@@ -67,6 +67,7 @@ mod prompts;
 mod quotas;
 mod rates_together;
 mod refresh;
+mod refused_logins;
 mod repeated_results;
 mod resources;
 mod sandbox;

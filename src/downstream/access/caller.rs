@@ -104,7 +104,9 @@ impl McpService {
             Credential::parent()
         } else if resource.is_some() && has_token(uri.query().unwrap_or_default()) {
             let fault = RequestFault::TokenInQuery.into();
-            return Err(refuse(None, &self.gateway.refuse_stranger(&snapshot, address, fault)));
+            let mark = || snapshot.identity.mark_credential(headers);
+            let failure = self.gateway.refuse_stranger(&snapshot, address, fault, mark);
+            return Err(refuse(None, &failure));
         } else {
             let entry = EntryCredentials { resource: resource.as_deref(), certificate, address };
             match self.gateway.identify(&snapshot, headers, entry) {

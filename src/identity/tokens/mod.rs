@@ -34,6 +34,11 @@ pub(super) use scopes::ScopeRanks;
 pub(super) use verified::VerifiedToken;
 use verified::{CheckedToken, VerifiedTokens};
 
+/// Returns the subject that a text claims as a token. Nothing of it is verified.
+pub(super) fn claimed_subject(text: &[u8]) -> Option<String> {
+    ParsedToken::parse(text).ok()?.text_claim("sub").map(ToOwned::to_owned)
+}
+
 /// An attempt to verify a token.
 pub(super) struct TokenAttempt<A> {
     /// The time since 1970.

@@ -9,7 +9,9 @@ use http::HeaderMap;
 
 use crate::call::{Endpoint, Failure, Principal};
 use crate::clock;
-use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
+use crate::identity::{
+    ClientCertificate, Credential, CredentialMark, ProtectedResource, Unidentified,
+};
 use crate::pipeline::{Gateway, record};
 use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
@@ -46,29 +48,33 @@ impl Gateway {
         }
         let admit = || snapshot.policy.admit_attempt(address);
         let identified = snapshot.identity.identify(headers, resource, clock::unix_now, admit);
-        identified.map_err(|unidentified| match unidentified {
-            Unidentified::Refused(unknown) => {
-                self.refuse_stranger(snapshot, address, unknown).into()
-            }
-            Unidentified::WrongCredential(wrong) => {
-                snapshot.policy.record_failed_attempt(address);
-                self.refuse_stranger(snapshot, address, wrong).into()
-            }
-            pending @ Unidentified::Pending(_) => pending,
+        identified.map_err(|unidentified| {
+            let unknown = match unidentified {
+                Unidentified::Refused(unknown) => unknown,
+                Unidentified::WrongCredential(wrong) => {
+                    snapshot.policy.record_failed_attempt(address);
+                    wrong
+                }
+                pending @ Unidentified::Pending(_) => return pending,
+            };
+            let mark = || snapshot.identity.mark_credential(headers);
+            self.refuse_stranger(snapshot, address, unknown, mark).into()
         })
     }
 
     /// Returns the failure for a request from an unknown sender: the fault of its credentials, or
-    /// the exceeded rate of such requests.
+    /// the exceeded rate of such requests. `mark` returns the mark of its credential.
     pub fn refuse_stranger(
         &self,
         snapshot: &Snapshot,
         address: IpAddr,
         unknown: Failure,
+        mark: impl FnOnce() -> CredentialMark,
     ) -> Failure {
         let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
         record::count_refusal(&self.metrics, &failure);
         tracing::debug!(%address, reason = failure.wire().label, %failure, "refused");
+        self.refused_logins.note(address, &failure, mark);
         failure
     }
 

@@ -2,3 +2,4 @@
 
 pub(super) mod code_budgets;
 pub(super) mod paged_lists;
+pub(super) mod refused_logins;

@@ -94,7 +94,7 @@ async fn a_stream_that_its_server_ends_is_resumed_at_the_servers_pace_without_re
     let mut hearing = Hearing::of(gateway.legacy().await, &["mcp://s/a:1"]).await;
     // With backoff, so many connections take longer than a test waits.
     upstream.heard("GET", upstream.all("GET").len() + 8).await;
-    let heard = hearing.rest().await;
+    let heard = within(hearing.rest()).await;
     assert!(heard.iter().all(|(method, _)| method != UPDATED), "{heard:?}");
     let streams = upstream.all("GET");
     assert_eq!(streams[0].header("last-event-id"), None);
@@ -103,7 +103,7 @@ async fn a_stream_that_its_server_ends_is_resumed_at_the_servers_pace_without_re
     }
     // From now on the server refuses the ids, so that the gateway begins anew.
     is_polled.store(false, Ordering::SeqCst);
-    hearing.is_told_of("mcp://s/a:1").await;
+    within(hearing.is_told_of("mcp://s/a:1")).await;
     upstream.update("a:1").await;
     hearing.is_told_of("mcp://s/a:1").await;
 }
