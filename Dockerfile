@@ -12,11 +12,11 @@
 FROM rust:1.95.0-slim-bookworm AS build
 WORKDIR /build
 COPY . .
-# What is shipped is linked as one and reads embedding models, which takes minutes longer than the README's
-# first command. The caches survive between builds, so the binary is copied out of them.
+# What is shipped is linked as one, reads embedding models and runs code, which takes minutes longer than the
+# README's first command. The caches survive between builds, so the binary is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --profile dist --locked --features embedding-models \
+    cargo build --profile dist --locked --features full \
     && cp target/dist/trunkline /usr/local/bin/trunkline
 
 # glibc and libgcc of the same Debian as above, CA certificates, and nothing else.

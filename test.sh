@@ -162,7 +162,7 @@ fi
 # --- The code -------------------------------------------------------------------
 
 # Those that the image has, and the README's first command has not.
-features=(--features embedding-models)
+features=(--features full)
 # The program of the README's first command. Clippy does not see it, so its warnings are errors here.
 release() {
     local log=$beside/release.log
@@ -214,11 +214,13 @@ first_command() {
 missing_feature() {
     local folder output status
     folder=$(mktemp -d)
-    printf '[search.embeddings]\nmodel = "model"\n' >"$folder/gateway.toml"
+    printf '%s\n' '[search.embeddings]' 'model = "model"' '[profiles.p]' 'discovery = "code"' \
+        >"$folder/gateway.toml"
     output=$(target/release/trunkline check --config "$folder/gateway.toml" 2>&1)
     status=$?
     rm -rf "$folder"
-    [ "$status" -ne 0 ] && grep -F -e "${features[*]}" <<<"$output"
+    [ "$status" -ne 0 ] && grep -F -e "--features embedding-models" <<<"$output" &&
+        grep -F -e "--features code-mode" <<<"$output"
 }
 
 if section build "the release build, begun beside the lint; the README's first command"; then

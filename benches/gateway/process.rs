@@ -220,7 +220,7 @@ pub enum Profile {
 pub fn measure(profile: Profile) {
     let (profile, features) = match profile {
         Profile::Release => ("release", ""),
-        Profile::Dist => ("dist", "embedding-models"),
+        Profile::Dist => ("dist", "full"),
     };
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--profile", profile, "--locked", "--bin", "trunkline"]);

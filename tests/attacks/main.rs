@@ -40,6 +40,7 @@ mod large_results;
 mod large_sessions;
 mod leaked_secrets;
 mod long_calls;
+#[cfg(feature = "code-mode")]
 mod mistyped_arguments;
 mod mixed_up_logins;
 mod open_posts;

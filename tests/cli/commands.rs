@@ -128,7 +128,7 @@ fn the_command_of_the_image_works() {
         arg => arg,
     });
     trunkline(&args.collect::<Vec<_>>()).exits_with(DONE);
-    let build = "cargo build --profile dist --locked --features embedding-models ";
+    let build = "cargo build --profile dist --locked --features full ";
     assert!(dockerfile.contains(build), "linked as one, with every feature");
 }
 

@@ -1,5 +1,5 @@
 //! Code mode: the view and the result of a script, its limits, and in `confinement` its process.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "code-mode"))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -60,6 +60,7 @@ async fn a_flaw_costs_no_more_than_its_member() {
     }
 }
 
+#[cfg(feature = "code-mode")]
 #[tokio::test]
 async fn legacy_clients_get_results_of_any_kind_within_an_object() {
     let upstream = Upstream::modern().await;

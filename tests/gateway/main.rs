@@ -28,6 +28,7 @@ mod caller_headers;
 mod calls;
 mod certificates;
 mod children;
+#[cfg(feature = "code-mode")]
 mod code;
 mod confirm;
 mod connections;

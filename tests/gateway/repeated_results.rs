@@ -178,6 +178,7 @@ async fn a_client_of_either_era_names_the_results_that_it_holds() {
     }
 }
 
+#[cfg(feature = "code-mode")]
 #[tokio::test]
 async fn results_for_calls_of_the_gateway_itself_are_always_whole() {
     let upstream = reader().await;

@@ -276,6 +276,7 @@ async fn instructions_that_name_a_hidden_tool_are_withheld() {
     assert!(told.contains("use echoes") && !told.contains("waits"), "{told}");
 }
 
+#[cfg(feature = "code-mode")]
 #[tokio::test]
 async fn descriptions_do_not_name_hidden_tools() {
     let upstream = Upstream::modern().await;

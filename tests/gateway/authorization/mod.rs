@@ -1,6 +1,7 @@
 //! Rules: denied elements are in no list, and are answered as if they did not exist.
 
 mod attacks;
+#[cfg(feature = "code-mode")]
 mod hidden_names;
 mod reloads;
 mod requests;

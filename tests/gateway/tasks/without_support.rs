@@ -109,6 +109,7 @@ async fn a_task_that_takes_too_long_is_ended() {
     }
 }
 
+#[cfg(feature = "code-mode")]
 const CODE: &str = "[profiles.default]\ndiscovery = \"code\"\n";
 
 /// Returns clients of both eras, and one with task support.
@@ -117,11 +118,13 @@ async fn three_clients(gateway: &Gateway) -> [(&'static str, Client); 3] {
     [one, other, ("Modern that knows tasks", modern(gateway).await)]
 }
 
+#[cfg(feature = "code-mode")]
 fn code_that_calls(kind: &Kind, arguments: &Value) -> Value {
     let code = format!("return await tools['{}']({arguments})", name(kind, "must"));
     json!({ "name": "run_code", "arguments": { "code": code } })
 }
 
+#[cfg(feature = "code-mode")]
 #[tokio::test]
 async fn code_receives_the_final_result_of_tasks() {
     let kinds = kinds().await;
@@ -168,6 +171,7 @@ async fn a_tool_of_the_gateway_receives_the_final_result_of_tasks() {
     }
 }
 
+#[cfg(feature = "code-mode")]
 #[tokio::test]
 async fn code_that_is_given_up_ends_its_tasks() {
     let kinds = kinds().await;

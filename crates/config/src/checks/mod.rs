@@ -10,7 +10,7 @@ mod servers;
 pub(crate) mod token_checks;
 
 use crate::reader::{ConfigReader, ConfigTable};
-use crate::sections::gateway::discovery::check_discovery;
+use crate::sections::gateway::discovery::{check_code_mode, check_discovery};
 use crate::sections::gateway::embeddings::check_embeddings;
 use crate::sections::server::oauth::check_oauth;
 use clients::{check_certificates, check_client_profiles, check_unique_keys};
@@ -55,6 +55,7 @@ pub(crate) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     let own_tools = root.find_tables("tools");
     check_nested_tools(&own_tools, reader);
     check_discovery(&profiles, &own_tools, reader);
+    check_code_mode(root, &profiles, reader);
     check_embeddings(root, reader);
     check_public_names(&own_tools, &servers, reader);
     check_interceptors(root, servers.iter().chain(&profiles), reader);

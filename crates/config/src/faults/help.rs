@@ -38,6 +38,9 @@ impl SettingFault {
             Self::EnvName => "write a name such as LOG_LEVEL",
             Self::MetaToolName { .. } => "give the tool another name",
             Self::NoDiscovery => "set discovery = \"search\", \"auto\" or \"code\", or remove it",
+            Self::UnsupportedCode => {
+                "use the image, or build with `cargo build --release --features code-mode`"
+            }
             Self::ClientPattern => {
                 "write 1 to 128 characters, such as \"claude-code\" or \"cursor*\""
             }

@@ -121,6 +121,9 @@ pub enum SettingFault {
     /// A setting of meta-tools in a profile that has none.
     #[error("this setting needs `discovery` in the profile")]
     NoDiscovery,
+    /// Code mode in a build without its feature.
+    #[error("this build cannot run code")]
+    UnsupportedCode,
     /// A fault of `[search.embeddings]`.
     #[error(transparent)]
     Embeddings(#[from] EmbeddingSettingsFault),

@@ -79,6 +79,7 @@ pub(super) fn longest_from_worker(limits: &ScriptLimits) -> usize {
 }
 
 /// Returns the length of the longest line that the parent sends after the script.
+#[cfg(feature = "code-mode")]
 pub(super) fn longest_answer(limits: &ScriptLimits) -> u64 {
     let longest = limits.result.max(MAX_PIECE * 6).saturating_add(ENVELOPE_BYTES);
     u64::try_from(longest).unwrap_or(u64::MAX)
@@ -87,6 +88,7 @@ pub(super) fn longest_answer(limits: &ScriptLimits) -> u64 {
 /// Maximum bytes of a piece of printed text, and of an error message.
 pub(super) const MAX_PIECE: usize = 4096;
 /// Maximum bytes of the line of a script: names and code, escaped.
+#[cfg(feature = "code-mode")]
 pub(super) const MAX_SCRIPT_LINE: u64 = 64 << 20;
 /// Bytes of a message besides its content.
 const ENVELOPE_BYTES: usize = 4096;

@@ -15,12 +15,14 @@ mod confinement;
 mod fault;
 #[cfg(target_os = "linux")]
 mod filter;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "code-mode"))]
 mod interpreter;
 mod limits;
 mod messages;
 mod probe;
 mod runner;
+#[cfg(all(target_os = "linux", not(feature = "code-mode")))]
+mod unsupported_interpreter;
 mod worker;
 
 pub use confinement::ConfinementError;

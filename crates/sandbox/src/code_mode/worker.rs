@@ -25,7 +25,10 @@ pub enum WorkerCommand {
 pub fn run_worker(limits: &str, command: WorkerCommand) -> ExitCode {
     use super::ScriptLimits;
     use super::confinement::{Layers, confine_process};
+    #[cfg(feature = "code-mode")]
     use super::interpreter::serve_script;
+    #[cfg(not(feature = "code-mode"))]
+    use super::unsupported_interpreter::serve_script;
 
     let limits: ScriptLimits = match serde_json::from_str(limits) {
         Ok(limits) => limits,

@@ -85,7 +85,8 @@ section! {
 
 section! {
     /// Execution of code, in profiles with `discovery = "code"`: in a child process for each run,
-    /// which can do nothing but compute and call tools. It needs Linux, with Landlock.
+    /// which can do nothing but compute and call tools. It needs Linux, with Landlock, and a build
+    /// with the feature `code-mode`, such as the image.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CodeConfig {
         settings {
@@ -166,11 +167,8 @@ pub(crate) fn check_discovery(
     own_tools: &[ConfigTable<'_>],
     reader: &mut ConfigReader<'_>,
 ) {
-    let choice = |profile: &ConfigTable<'_>, reader: &ConfigReader<'_>| {
-        setting_value::<ProfileConfig, DiscoveryChoice>(profile, "discovery", reader)
-    };
     let lists_all = |profile: &&ConfigTable<'_>, reader: &ConfigReader<'_>| {
-        choice(profile, reader).is_none_or(|choice| choice == DiscoveryChoice::All)
+        discovery_choice(profile, reader).is_none_or(|choice| choice == DiscoveryChoice::All)
     };
     for profile in profiles {
         if lists_all(&profile, reader) {
@@ -191,6 +189,34 @@ pub(crate) fn check_discovery(
             reader.report_fault(tool.name_span.clone(), &tool.key, problem);
         }
     }
+}
+
+/// A build without the feature `code-mode` has neither `[code]` nor profiles with code.
+pub(crate) fn check_code_mode(
+    root: &ConfigTable<'_>,
+    profiles: &[ConfigTable<'_>],
+    reader: &mut ConfigReader<'_>,
+) {
+    if cfg!(feature = "code-mode") {
+        return;
+    }
+    if let Some(node) = root.find_node("code") {
+        node.report_fault_at_key(reader, SettingFault::UnsupportedCode);
+    }
+    for profile in profiles {
+        if discovery_choice(profile, reader) == Some(DiscoveryChoice::Code)
+            && let Some(node) = profile.find_node("discovery")
+        {
+            node.report_fault(reader, SettingFault::UnsupportedCode);
+        }
+    }
+}
+
+fn discovery_choice(
+    profile: &ConfigTable<'_>,
+    reader: &ConfigReader<'_>,
+) -> Option<DiscoveryChoice> {
+    setting_value::<ProfileConfig, DiscoveryChoice>(profile, "discovery", reader)
 }
 
 type MostTools = CountSetting<1, 100_000>;
@@ -220,6 +246,23 @@ mod tests {
         assert!(profile.intent && profile.pin.len() == 1 && profile.budget == Some(5000));
         let expected = [ToolAppetite::AtMost(40), ToolAppetite::All];
         assert!(config.search.clients.iter().map(|(_, it)| *it).eq(expected));
+    }
+
+    #[test]
+    fn a_build_without_an_interpreter_refuses_the_settings_of_code() {
+        let read = read("[code]\nruns = 4\n[profiles.p]\ndiscovery = \"code\"\n");
+        if cfg!(feature = "code-mode") {
+            let config = read.unwrap();
+            assert_eq!(config.code.runs, 4);
+            assert_eq!(config.profiles[0].discovery, DiscoveryChoice::Code);
+            return;
+        }
+        let faults = read.unwrap_err();
+        for place in ["1: code: ", "4: profiles.p.discovery: "] {
+            let line = faults.lines().find(|line| line.contains(place)).unwrap();
+            assert!(line.contains("cannot run code"), "{line}");
+            assert!(line.contains("--features code-mode"), "{line}");
+        }
     }
 
     #[test]
