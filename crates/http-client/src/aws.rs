@@ -1,83 +1,84 @@
-//! Requests signed for AWS (Signature Version 4): method, URL, all headers and the body.
+//! Requests signed for AWS (Signature Version 4): method, URL, headers and the body.
+//!
+//! The steps and their terms are those of AWS's page "Create a signed AWS API request". `aws/tests.rs`
+//! has AWS's test vectors.
 
-use std::time::SystemTime;
+use std::borrow::Cow;
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{
-    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest as AwsRequest,
-    SigningSettings, UriPathNormalizationMode, sign,
-};
-use aws_sigv4::sign::v4::SigningParams;
-use http::header::HOST;
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use data_encoding::HEXLOWER;
+use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use url::form_urlencoded;
 
 use trunkline_config::AwsConfig;
 use trunkline_core::clock;
+use trunkline_core::crypto::sha256;
 
 use crate::error::{HttpError, HttpSetupFault, SignatureFault};
-use crate::request::{RequestSigner, SignableRequest};
+use crate::request::{RequestHeaders, RequestSigner, SignableRequest};
+
+#[cfg(test)]
+mod tests;
 
 /// Signs the requests to one server.
 #[derive(Debug)]
-pub(crate) struct AwsSigner {
-    credentials: Credentials,
-    region: String,
-    service: String,
-}
+pub(crate) struct AwsSigner(AwsConfig);
 
 impl AwsSigner {
     pub(crate) fn new(aws: &AwsConfig) -> Self {
-        let credentials = Credentials::new(
-            aws.access_key_id.expose(),
-            aws.secret_access_key.expose(),
-            aws.session_token.as_ref().map(|token| token.expose().to_owned()),
-            None,
-            "configuration",
-        );
-        Self { credentials, region: aws.region.clone(), service: aws.service.clone() }
+        Self(aws.clone())
     }
 
     /// Returns the headers that sign a request with the given headers at the given time.
     fn sign_at(
         &self,
-        now: SystemTime,
+        now: Timestamp,
         request: &SignableRequest<'_>,
         headers: &HeaderMap,
-    ) -> Result<Vec<(HeaderName, HeaderValue)>, SignatureFault> {
-        let mut settings = SigningSettings::default();
-        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
-        if self.service == "s3" {
-            // S3 takes paths as they are.
-            settings.percent_encoding_mode = PercentEncodingMode::Single;
-            settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+    ) -> Result<HeaderMap, SignatureFault> {
+        let body_hash = HEXLOWER.encode(&sha256(request.body));
+        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let mut added = HeaderMap::new();
+        added.insert(CONTENT_HASH_HEADER, sensitive_value(&body_hash)?);
+        added.insert(TIME_HEADER, sensitive_value(&time)?);
+        if let Some(token) = &self.0.session_token {
+            added.insert(TOKEN_HEADER, sensitive_value(token.expose())?);
         }
-        let identity = self.credentials.clone().into();
-        let params = SigningParams::builder()
-            .identity(&identity)
-            .region(&self.region)
-            .name(&self.service)
-            .time(now)
-            .settings(settings)
-            .build();
-        let params = params.map_err(|_| SignatureFault::Request)?.into();
-        let read = |(name, value): (&HeaderName, &HeaderValue)| match value.to_str() {
-            Ok(text) => Ok((name.as_str().to_owned(), text.to_owned())),
-            Err(_) => Err(SignatureFault::Header { name: name.clone() }),
+        let mut all = headers.clone();
+        all.insert(HOST, request.host.clone());
+        added.add_to(&mut all);
+        // S3 takes paths as they are.
+        let path = match self.0.service.as_str() {
+            "s3" => Cow::Borrowed(request.uri.path()),
+            _ => Cow::Owned(canonical_path(request.uri.path())),
         };
-        let host = read((&HOST, request.host))?;
-        let all = headers.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let all = all.iter().chain([&host]).map(|(name, value)| (&**name, &**value));
-        let (uri, body) = (request.uri.to_string(), SignableBody::Bytes(request.body));
-        let signable = AwsRequest::new(request.method.as_str(), uri, all, body);
-        let signed = signable.and_then(|signable| sign(signable, &params));
-        let (instructions, _) = signed.map_err(|_| SignatureFault::Request)?.into_parts();
-        let written = instructions.headers().map(|(name, value)| {
-            let mut value = HeaderValue::from_str(value).map_err(|_| SignatureFault::Request)?;
-            value.set_sensitive(true);
-            let name = HeaderName::try_from(name).map_err(|_| SignatureFault::Request)?;
-            Ok((name, value))
-        });
-        written.collect()
+        let canonical = CanonicalRequest::new(request, &path, &all, &body_hash)?;
+        added.insert(AUTHORIZATION, sensitive_value(&self.authorize(&time, &canonical))?);
+        Ok(added)
+    }
+
+    /// Returns the value of `Authorization`: the scope of the key, the names of the signed headers
+    /// and the signature.
+    fn authorize(&self, time: &str, request: &CanonicalRequest) -> String {
+        let AwsConfig { region, service, access_key_id, secret_access_key, .. } = &self.0;
+        let date = time.split_once('T').map_or(time, |(date, _)| date);
+        let scope = format!("{date}/{region}/{service}/{SCOPE_END}");
+        let request_hash = HEXLOWER.encode(&sha256(request.text.as_bytes()));
+        let text = format!("{SIGNATURE_ALGORITHM}\n{time}\n{scope}\n{request_hash}");
+        let secret = format!("AWS4{}", secret_access_key.expose());
+        let key = [date, region, service, SCOPE_END]
+            .into_iter()
+            .fold(hmac_key(secret.as_bytes()), |key, part| {
+                hmac_key(hash_with(&key, part).as_ref())
+            });
+        let signature = HEXLOWER.encode(hash_with(&key, &text).as_ref());
+        let (id, names) = (access_key_id.expose(), &request.signed_headers);
+        format!(
+            "{SIGNATURE_ALGORITHM} Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"
+        )
     }
 }
 
@@ -89,82 +90,109 @@ impl RequestSigner for AwsSigner {
         request: &SignableRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), HttpError> {
-        let now = SystemTime::UNIX_EPOCH + clock::unix_now();
-        let signed = self.sign_at(now, request, headers);
-        for (name, value) in signed.map_err(HttpSetupFault::Signature)? {
-            headers.insert(name, value);
-        }
+        let now = Timestamp::try_from(clock::wall_now()).map_err(|_| SignatureFault::Request);
+        let signed = now.and_then(|now| self.sign_at(now, request, headers));
+        signed.map_err(HttpSetupFault::Signature)?.add_to(headers);
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// The form of a request that both sides compute and whose hash is signed.
+struct CanonicalRequest {
+    text: String,
+    /// Names of the signed headers.
+    signed_headers: String,
+}
 
-    use http::Method;
-    use http::header::AUTHORIZATION;
-
-    use super::*;
-
-    fn signer(service: &str) -> AwsSigner {
-        // The key of AWS's own examples and test suite.
-        let key = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
-        let credentials = Credentials::new("AKIDEXAMPLE", key, None, None, "test");
-        AwsSigner { credentials, region: "us-east-1".into(), service: service.into() }
-    }
-
-    fn signature(service: &str, signed: (&str, &str, &str), more: &[(&str, &str)]) -> String {
-        let (method, uri, body) = signed;
-        let (uri, method) = (uri.parse().unwrap(), method.parse().unwrap());
-        let host = HeaderValue::from_static("example.amazonaws.com");
-        let request =
-            SignableRequest { method: &method, uri: &uri, host: &host, body: body.as_bytes() };
-        let pairs =
-            more.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let now = SystemTime::UNIX_EPOCH + Duration::from_mins(24_015_636);
-        let headers: HeaderMap = pairs.collect();
-        let signed = signer(service).sign_at(now, &request, &headers).unwrap();
-        assert!(signed.iter().all(|(_, value)| value.is_sensitive()));
-        let found = signed.iter().find(|(name, _)| name == AUTHORIZATION);
-        found.unwrap().1.to_str().unwrap().to_owned()
-    }
-
-    #[test]
-    fn a_signature_covers_every_part_of_the_request() {
-        let usual = ("POST", "https://example.amazonaws.com/mcp?a=1", "{}");
-        let headers = [("content-type", "application/json"), ("mcp-method", "tools/list")];
-        let whole = signature("lambda", usual, &headers);
-        assert!(
-            whole.starts_with(
-                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/lambda/aws4_request, \
-                 SignedHeaders=content-type;host;mcp-method;x-amz-content-sha256;x-amz-date, \
-                 Signature="
-            ),
-            "{whole}"
-        );
-        let base = "https://example.amazonaws.com";
-        for other in [
-            signature("lambda", ("PUT", usual.1, usual.2), &headers),
-            signature("lambda", ("POST", &format!("{base}/other?a=1"), usual.2), &headers),
-            signature("lambda", ("POST", &format!("{base}/mcp?a=2"), usual.2), &headers),
-            signature("lambda", ("POST", usual.1, "{ }"), &headers),
-            signature("lambda", usual, &[headers[0], ("mcp-method", "tools/call")]),
-            signature("execute-api", usual, &headers),
-        ] {
-            assert_ne!(other.rsplit('=').next(), whole.rsplit('=').next(), "{other}");
+impl CanonicalRequest {
+    /// Creates the form of a request with its canonical path, all of its headers and the hash of its
+    /// body.
+    fn new(
+        request: &SignableRequest<'_>,
+        path: &str,
+        headers: &HeaderMap,
+        body_hash: &str,
+    ) -> Result<Self, SignatureFault> {
+        let is_signed = |name: &&HeaderName| !UNSIGNED_HEADERS.contains(&name.as_str());
+        let mut names: Vec<_> = headers.keys().filter(is_signed).collect();
+        names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        let query = canonical_query(request.uri.query().unwrap_or_default());
+        let mut text = format!("{}\n{path}\n{query}\n", request.method);
+        for name in &names {
+            let values = headers.get_all(*name).iter().map(|value| canonical_value(name, value));
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            text.extend([name.as_str(), ":", &values.join(","), "\n"]);
         }
-        assert_eq!(signature("lambda", usual, &headers), whole, "and nothing else");
-    }
-
-    #[test]
-    fn a_header_that_is_not_text_is_not_sent_unsigned() {
-        let (uri, method) = ("https://a.test/".parse().unwrap(), Method::GET);
-        let host = HeaderValue::from_static("a.test");
-        let request = SignableRequest { method: &method, uri: &uri, host: &host, body: b"" };
-        let value = HeaderValue::from_bytes(b"\xff").unwrap();
-        let headers = HeaderMap::from_iter([(HeaderName::from_static("x-odd"), value)]);
-        let fault = signer("s3").sign_at(SystemTime::UNIX_EPOCH, &request, &headers).unwrap_err();
-        assert!(fault.to_string().contains("x-odd"), "{fault}");
+        let names: Vec<_> = names.into_iter().map(HeaderName::as_str).collect();
+        let signed_headers = names.join(";");
+        text.extend(["\n", &signed_headers, "\n", body_hash]);
+        Ok(Self { text, signed_headers })
     }
 }
+
+/// Returns the path without dot segments and empty segments (RFC 3986, 5.2.4), with each segment
+/// encoded once more.
+fn canonical_path(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let mut normal = String::new();
+    for segment in segments {
+        normal.push('/');
+        normal.extend(utf8_percent_encode(segment, ENCODED_CHARACTERS));
+    }
+    let names_folder = path.rsplit('/').next().is_some_and(|end| ["", ".", ".."].contains(&end));
+    if names_folder || normal.is_empty() {
+        normal.push('/');
+    }
+    normal
+}
+
+/// Returns the parameters, encoded anew and then sorted.
+fn canonical_query(query: &str) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, ENCODED_CHARACTERS).to_string();
+    let mut parameters: Vec<_> = form_urlencoded::parse(query.as_bytes())
+        .map(|(name, value)| (encode(&name), encode(&value)))
+        .collect();
+    parameters.sort_unstable();
+    let parameters = parameters.into_iter().map(|(name, value)| format!("{name}={value}"));
+    parameters.collect::<Vec<_>>().join("&")
+}
+
+/// Returns the value of a header without spaces around it, and with single ones within it.
+fn canonical_value(name: &HeaderName, value: &HeaderValue) -> Result<String, SignatureFault> {
+    let text = value.to_str().map_err(|_| SignatureFault::Header { name: name.clone() })?;
+    Ok(text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "))
+}
+
+fn sensitive_value(text: &str) -> Result<HeaderValue, SignatureFault> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| SignatureFault::Request)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn hmac_key(bytes: &[u8]) -> hmac::Key {
+    hmac::Key::new(HMAC_SHA256, bytes)
+}
+
+fn hash_with(key: &hmac::Key, text: &str) -> hmac::Tag {
+    hmac::sign(key, text.as_bytes())
+}
+
+const SIGNATURE_ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The last part of the scope of a key.
+const SCOPE_END: &str = "aws4_request";
+const CONTENT_HASH_HEADER: &str = "x-amz-content-sha256";
+const TIME_HEADER: &str = "x-amz-date";
+const TOKEN_HEADER: &str = "x-amz-security-token";
+/// Headers that proxies change, and the one with the signature. AWS's own SDKs do not sign them.
+const UNSIGNED_HEADERS: [&str; 4] =
+    ["authorization", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
+/// All but the unreserved characters (RFC 3986, 2.3).
+const ENCODED_CHARACTERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
