@@ -38,19 +38,26 @@ fn mask_word(args: &BenchArgs, word: &str) -> String {
 
 /// Masks the members whose names mark them as secrets. Returns true if there are any.
 fn mask_members(value: &mut Value) -> bool {
+    let mut is_changed = false;
     match value {
-        Value::Object(members) => members.iter_mut().fold(false, |found, member| {
-            if names_secret(member.0) {
-                *member.1 = Value::from("***");
-                return true;
+        Value::Object(members) => {
+            for (name, member) in members {
+                if names_secret(name) {
+                    *member = Value::from("***");
+                    is_changed = true;
+                } else {
+                    is_changed |= mask_members(member);
+                }
             }
-            mask_members(member.1) || found
-        }),
-        Value::Array(items) => {
-            items.iter_mut().fold(false, |found, item| mask_members(item) || found)
         }
-        _ => false,
+        Value::Array(items) => {
+            for item in items {
+                is_changed |= mask_members(item);
+            }
+        }
+        _ => {}
     }
+    is_changed
 }
 
 fn quote_word(word: &str) -> String {
@@ -90,7 +97,7 @@ mod tests {
             &["http://me:hunter2@h/mcp"],
             &["http://h/mcp?a=1&api_key=hunter2"],
             &["--compare", "http://h/mcp?token=hunter2", "http://hunter2@h/mcp"],
-            &["http://h/mcp", "--args", r#"{"a":[{"password":"hunter2"}],"q":"x"}"#],
+            &["http://h/mcp", "--args", r#"{"a":[{"password":"hunter2"},{"token":"hunter2"}]}"#],
             &["http://h/mcp", r#"--args={"token":{"deep":"hunter2"}}"#],
         ] {
             let line = masked(words);

@@ -146,8 +146,8 @@ fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
 /// Returns the beginning of the first text of a tool result, for people.
 fn first_text(result: &[u8]) -> String {
     let result: Value = serde_json::from_slice(result).unwrap_or_default();
-    let content = result.get("content").and_then(Value::as_array).into_iter().flatten();
-    let text = content.filter_map(|item| item.get("text")?.as_str()).next();
+    let mut content = result.get("content").and_then(Value::as_array).into_iter().flatten();
+    let text = content.find_map(|item| item.get("text")?.as_str());
     text.map(|text| one_line(text, MAX_ERROR_CHARACTERS)).unwrap_or_default()
 }
 

@@ -26,7 +26,7 @@ pub(super) fn write(report: &BenchReport<'_>) -> String {
         escape(&report.conditions())
     );
     let (setting, command) = (report.setting.describe(), &report.setting.command);
-    let _ = write!(out, "<p>{}<br/><code>{}</code></p>\n", escape(&setting), escape(command));
+    let _ = writeln!(out, "<p>{}<br/><code>{}</code></p>", escape(&setting), escape(command));
     for banner in report.banners() {
         let _ = writeln!(out, "<p class=\"banner\">{}</p>", escape(&banner));
     }
