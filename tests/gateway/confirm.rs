@@ -59,6 +59,26 @@ async fn answered(client: &Client, tool: &str, arguments: Value, action: &str) -
     (message, within(stream.message()).await.unwrap())
 }
 
+/// Defines two tools that ask for a name, with and without a state of the server's own.
+pub fn define_questions(upstream: &Upstream) {
+    let form = json!({ "mode": "form", "message": "Who?",
+        "requestedSchema": { "type": "object", "properties": {} } });
+    for (tool, state) in [("stateful", Some("mine")), ("stateless", None)] {
+        let form = form.clone();
+        upstream.does(tool, move |call| match call.params.get("inputResponses") {
+            Some(said) => vec![Step::text(said.to_string())],
+            None => {
+                let mut result = json!({ "resultType": "input_required",
+                    "inputRequests": { "who": { "method": "elicitation/create", "params": form } } });
+                if let Some(state) = state {
+                    result["requestState"] = json!(state);
+                }
+                vec![Step::Result(result)]
+            }
+        });
+    }
+}
+
 pub async fn asking(upstream: &Upstream, settings: &str) -> Builder {
     Gateway::with("s", upstream.http() + settings).toml("[audit]\nfile = \"audit.jsonl\"\n")
 }
@@ -179,21 +199,7 @@ async fn only_a_trusted_server_says_which_of_its_tools_destroy_nothing() {
 #[tokio::test]
 async fn questions_of_the_server_come_after_that_of_the_gateway_and_only_one_is_asked_twice() {
     let upstream = Upstream::modern().await;
-    let ask = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } });
-    for (tool, state) in [("stateful", Some("mine")), ("stateless", None)] {
-        let ask = ask.clone();
-        upstream.does(tool, move |call| match call.params.get("inputResponses") {
-            Some(said) => vec![Step::text(said.to_string())],
-            None => {
-                let mut result = json!({ "resultType": "input_required",
-                    "inputRequests": { "who": { "method": "elicitation/create", "params": ask } } });
-                if let Some(state) = state {
-                    result["requestState"] = json!(state);
-                }
-                vec![Step::Result(result)]
-            }
-        });
-    }
+    define_questions(&upstream);
     let gateway = asking(&upstream, CONFIRM).await.start().await;
     let client = gateway.modern().offering(form()).await;
     for tool in ["s__stateful", "s__stateless"] {

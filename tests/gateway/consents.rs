@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::confirm::{CONFIRM, Question, asking, form, retry};
+use super::confirm::{CONFIRM, Question, asking, define_questions, form, retry};
 use crate::support::client::Client;
 use crate::support::{Said, Step, Upstream, client_table, within};
 
@@ -95,21 +95,7 @@ async fn agreed(client: &Client, tool: &str, arguments: &Value) -> String {
 #[tokio::test]
 async fn the_state_of_a_servers_own_question_carries_the_consent_once() {
     let upstream = Upstream::modern().await;
-    let form_of_server = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } });
-    for (tool, state) in [("stateful", Some("mine")), ("stateless", None)] {
-        let ask = form_of_server.clone();
-        upstream.does(tool, move |call| match call.params.get("inputResponses") {
-            Some(said) => vec![Step::text(said.to_string())],
-            None => {
-                let mut result = json!({ "resultType": "input_required",
-                    "inputRequests": { "who": { "method": "elicitation/create", "params": ask } } });
-                if let Some(state) = state {
-                    result["requestState"] = json!(state);
-                }
-                vec![Step::Result(result)]
-            }
-        });
-    }
+    define_questions(&upstream);
     let gateway = asking(&upstream, CONFIRM).await.start().await;
     let client = gateway.modern().offering(form()).await;
     for tool in ["s__stateful", "s__stateless"] {

@@ -3,22 +3,30 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::support::Browser;
 use crate::support::api::Page;
+use crate::support::{Browser, Client, Gateway, OauthServer};
 
 use super::{call, gateway, link_in, log_in, protected};
 
-#[tokio::test]
-async fn fifty_calls_renew_a_token_that_ends_once() {
+/// The first token of [`logged_in`].
+const FIRST_TOKEN: &str = "first";
+
+/// Starts a server and a gateway that has logged in, with a token that can be renewed with `r1`.
+async fn logged_in() -> (OauthServer, Gateway, Client) {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     let client = gateway.modern();
-    // It is about to expire from the beginning, unlike the next one.
-    server.gives("first", json!({ "expires_in": 3600, "refresh_token": "r1" }));
-    server.takes("first", &["list", "call"]);
+    server.gives(FIRST_TOKEN, json!({ "expires_in": 3600, "refresh_token": "r1" }));
+    server.takes(FIRST_TOKEN, &["list", "call"]);
     log_in(&gateway, &server, &client).await;
     gateway.ready("s").await;
-    server.refuses("first");
+    (server, gateway, client)
+}
+
+#[tokio::test]
+async fn fifty_calls_renew_a_token_that_ends_once() {
+    let (server, _gateway, client) = logged_in().await;
+    server.refuses(FIRST_TOKEN);
     server.gives("second", json!({ "expires_in": 3600 }));
     server.takes("second", &["list", "call"]);
     let said = join_all((0..50).map(|_| call(&client))).await;
@@ -51,14 +59,8 @@ async fn a_token_is_renewed_before_it_ends() {
 
 #[tokio::test]
 async fn a_revoked_grant_asks_for_a_login_and_keeps_the_lists() {
-    let server = protected().await;
-    let gateway = gateway(&server, "").await;
-    let client = gateway.modern();
-    server.gives("t", json!({ "expires_in": 3600, "refresh_token": "r1" }));
-    server.takes("t", &["list", "call"]);
-    log_in(&gateway, &server, &client).await;
-    gateway.ready("s").await;
-    server.refuses("t");
+    let (server, gateway, client) = logged_in().await;
+    server.refuses(FIRST_TOKEN);
     server.gives_none("invalid_grant");
     let link = link_in(&call(&client).await);
     assert!(client.tool_names().await.contains(&"s__echo".to_owned()));
@@ -71,17 +73,12 @@ async fn a_revoked_grant_asks_for_a_login_and_keeps_the_lists() {
 
 #[tokio::test]
 async fn a_server_that_moves_gets_a_new_client_and_not_the_old_ones_tokens() {
-    let (server, other) = (protected().await, protected().await);
-    let gateway = gateway(&server, "").await;
-    let client = gateway.modern();
-    server.gives("t", json!({ "expires_in": 3600, "refresh_token": "r1" }));
-    server.takes("t", &["list", "call"]);
-    log_in(&gateway, &server, &client).await;
-    gateway.ready("s").await;
+    let (server, gateway, client) = logged_in().await;
+    let other = protected().await;
     let before = server.token_requests().len();
     let moved = json!({ "resource": server.resource(), "authorization_servers": [other.issuer()] });
     server.api.sets("/prm", Page::json(&moved));
-    server.refuses("t");
+    server.refuses(FIRST_TOKEN);
     let registered = json!({ "client_id": "at-the-other" }).to_string();
     other.api.sets("/register", Page::new(201, "application/json", registered));
     let link = link_in(&call(&client).await);
