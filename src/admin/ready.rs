@@ -6,7 +6,7 @@
 //! count: the others' tools are better than none. With all of them down, another replica may do
 //! better. A gateway without servers is ready, as configured. An issuer of tokens without known
 //! keys is reported as a reason, but does not count: it would be the same elsewhere. So is a
-//! certificate that has expired, or will do so soon.
+//! certificate that has expired, or will do so soon, and a new configuration that is not in effect.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -14,8 +14,10 @@ use serde::Serialize;
 use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
-    ExpiryStatus, GatewayState, IssuerStatus, ServerStart, ServerState, ServerStatus, Status,
+    ExpiryStatus, GatewayState, IssuerStatus, ReloadStatus, ServerStart, ServerState, ServerStatus,
+    Status,
 };
+use crate::telemetry::metrics::ReloadOutcome;
 
 /// Time limit from the start of the process for the first verdicts of eager servers; after it, the
 /// gateway is ready without them.
@@ -26,7 +28,7 @@ pub const VERDICT_GRACE: SignedDuration = SignedDuration::from_secs(10);
 pub struct Readiness {
     /// True if clients should be routed here.
     pub ready: bool,
-    /// The reasons if not ready; otherwise the servers that are missing all the same.
+    /// The reasons if not ready; otherwise the faults of a gateway that is ready all the same.
     pub reasons: Vec<String>,
 }
 
@@ -49,6 +51,8 @@ impl Readiness {
         let unknown = status.issuers.iter().filter(lacks_keys);
         reasons.extend(unknown.map(|issuer| format!("issuer {}: no keys yet", issuer.name)));
         reasons.extend(status.expiries.iter().filter_map(|it| expiry_reason(it, status.now)));
+        let last = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
+        reasons.extend(last.and_then(reload_reason));
         if all_down {
             reasons.insert(0, "no server can take calls".to_owned());
         }
@@ -93,6 +97,18 @@ fn can_take_calls(server: &ServerStatus) -> bool {
 fn reason(server: &ServerStatus) -> String {
     let ServerStatus { name, state, since, .. } = server;
     format!("{name}: {} since {}", state.as_str(), whole_seconds(*since))
+}
+
+/// Describes a reload without effect. Like that of a server, the reason has no text of the fault.
+fn reload_reason(reload: &ReloadStatus) -> Option<String> {
+    let cause = match (reload.outcome, reload.faults.len()) {
+        (ReloadOutcome::Rejected, 1) => "was rejected, it has a fault".to_owned(),
+        (ReloadOutcome::Rejected, faults) => format!("was rejected, it has {faults} faults"),
+        (ReloadOutcome::Refused, _) => "was refused, it weakens protection".to_owned(),
+        (ReloadOutcome::Applied | ReloadOutcome::Unchanged, _) => return None,
+    };
+    let at = whole_seconds(reload.at);
+    Some(format!("configuration: the reload at {at} {cause}: see /status"))
 }
 
 fn whole_seconds(at: Timestamp) -> String {

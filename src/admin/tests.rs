@@ -228,6 +228,28 @@ fn a_rejected_reload_is_reported_with_all_its_faults() {
 }
 
 #[test]
+fn a_reload_without_effect_is_a_reason_until_the_next_one() {
+    use metrics::ReloadOutcome::{Applied, Refused, Rejected, Unchanged};
+    for (outcome, faults, expected) in [
+        (Applied, 0, None),
+        (Unchanged, 0, None),
+        (Rejected, 1, Some("was rejected, it has a fault")),
+        (Rejected, 2, Some("was rejected, it has 2 faults")),
+        (Refused, 0, Some("was refused, it weakens protection")),
+    ] {
+        let mut status = status(vec![server("a", ServerState::Ready)]);
+        let (faults, losses) = (vec!["the text".to_owned(); faults], Vec::new());
+        status.configuration.as_mut().unwrap().last_reload =
+            Some(ReloadStatus { at: at(4), outcome, faults, losses, accept: None });
+        let reason = |cause| {
+            format!("configuration: the reload at 2027-01-15T08:00:04Z {cause}: see /status")
+        };
+        let reasons = expected.map(reason).into_iter().collect();
+        assert_eq!(Readiness::of(&status), Readiness { ready: true, reasons }, "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_state_is_written_the_same_in_status_and_in_reasons() {
     use ServerState::{Backoff, Connecting, Failed, Idle, Ready, Stopping};
     for state in [Idle, Connecting, Ready, Backoff, Failed, Stopping] {

@@ -1,6 +1,7 @@
 //! Endpoints for operators: `/healthz`, `/readyz`, `/status` and `/metrics`.
 
 use serde_json::json;
+use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::{Gateway, Step, Upstream, every_kind};
 
@@ -72,6 +73,22 @@ async fn the_gateway_is_ready_when_some_server_is() {
         assert_eq!(said.json()["ready"], status == 200);
         assert_eq!(gateway.admin("/healthz").await.status, 200);
     }
+}
+
+#[tokio::test]
+async fn a_rejected_reload_is_a_reason_and_the_gateway_stays_ready() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let text = Gateway::with("s", upstream.http()).text();
+    assert_eq!(gateway.reload_text(&format!("{text}x = 1\ny = 2\n")).await, ReloadOutcome::Rejected);
+    let ready = gateway.admin("/readyz").await;
+    let reasons = ready.json()["reasons"].clone();
+    assert_eq!((ready.status, reasons.as_array().map(Vec::len)), (200, Some(1)), "{reasons}");
+    let reason = reasons[0].as_str().unwrap();
+    assert!(reason.starts_with("configuration: the reload at "), "{reason}");
+    assert!(reason.ends_with(" was rejected, it has 2 faults: see /status"), "{reason}");
+    assert_eq!(gateway.reload_text(&text).await, ReloadOutcome::Unchanged);
+    assert_eq!(gateway.admin("/readyz").await.json()["reasons"], json!([]));
 }
 
 #[tokio::test]
