@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/` | a page with links to the others |
 //! | `/healthz` | 200 while the process answers at all |
-//! | `/readyz` | 200 when clients should be sent here, 503 otherwise, both with reasons |
+//! | `/readyz` | 200 when clients should be sent here, 503 otherwise, with reasons for an allowed host |
 //! | `/status` | everything about servers and configuration, as JSON |
 //! | `/definitions` | the digest of every definition that servers list, with an `ETag` |
 //! | `/tools` | the tokens of every tool, server and profile, by estimate |
@@ -36,6 +36,7 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::listener::edge::ForeignHost;
 use crate::telemetry::metrics;
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
@@ -143,7 +144,10 @@ impl AdminPage {
                 let readiness = Readiness::of(&source.status());
                 let status =
                     if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                json(status, &readiness)
+                match request.extensions().get::<ForeignHost>() {
+                    Some(ForeignHost) => json(status, &json!({ "ready": readiness.ready })),
+                    None => json(status, &readiness),
+                }
             }
             Self::Status => json(StatusCode::OK, &source.status()),
             Self::Definitions => answer_definitions(request.headers(), source.definitions()),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body;
 use http_body_util::Full;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
@@ -43,7 +43,9 @@ where
     guarded(settings, peer, stack)
 }
 
-/// Builds the stack for operators: the admin pages, answered by `respond`.
+/// Builds the stack for operators: the admin pages, answered by `respond`. Probes of orchestrators
+/// name the host as they like, often an address that no setting knows: they are answered for a
+/// foreign host, too, with the mark [`ForeignHost`].
 pub fn operators<B, F>(
     settings: LiveSettings,
     peer: PeerAddress,
@@ -58,7 +60,27 @@ where
         let answer = respond(request.map(drop));
         Box::pin(async move { Ok(answer.await) })
     });
-    guarded(settings, peer, service)
+    guarded_except(settings, peer, admit_probe, service)
+}
+
+/// Extension of a request for a host that is not allowed: its answer must reveal no more than its
+/// status code, because the page of a rebound name can read it.
+#[derive(Debug, Clone, Copy)]
+pub struct ForeignHost;
+
+/// Admits a probe that was refused for its host alone. A page that sends its origin stays refused.
+fn admit_probe<B>(request: &mut Request<B>, refusal: AdmissionError) -> Result<(), AdmissionError> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_probe = reads && PROBE_PATHS.contains(&request.uri().path());
+    match refusal {
+        AdmissionError::ForeignHost(_)
+            if is_probe && !request.headers().contains_key(header::ORIGIN) =>
+        {
+            request.extensions_mut().insert(ForeignHost);
+            Ok(())
+        }
+        refusal => Err(refusal),
+    }
 }
 
 /// Builds the layers that every request passes before anything acts on it, on either listener.
@@ -71,16 +93,30 @@ where
     B: Send + 'static,
     R: From<Bytes> + Default + Send + 'static,
 {
+    guarded_except(settings, peer, |_, refusal| Err(refusal), inner)
+}
+
+/// Builds the layers of [`guarded`], with requests that `pardon` admits after the guard refused them.
+fn guarded_except<B, R>(
+    settings: LiveSettings,
+    peer: PeerAddress,
+    pardon: fn(&mut Request<B>, AdmissionError) -> Result<(), AdmissionError>,
+    inner: impl Edge<B, R, Future = EdgeFuture<R>>,
+) -> impl Edge<B, R, Future = EdgeFuture<R>>
+where
+    B: Send + 'static,
+    R: From<Bytes> + Default + Send + 'static,
+{
     let guard = ConnectionGuard::new(peer.local);
     ServiceBuilder::new()
-        .layer(RefuseLayer::new(peer, move |request: &Request<B>| {
+        .layer(RefuseLayer::new(peer, move |request: &mut Request<B>| {
             let settings = settings.current();
             // First, because every later check reads headers.
             bound_head(request, &settings.limits)?;
             // Before the guard: a request without a clear end cannot be judged.
             refuse_ambiguous_framing(request)?;
             // Before CORS and the service: neither may act for a foreign host or page.
-            guard.admit(&settings, request)
+            guard.admit(&settings, request).or_else(|refusal| pardon(request, refusal))
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests that
         // do not come from a page pass unchanged.
@@ -145,7 +181,7 @@ struct Refusing<S, C> {
 impl<S, C, B, R> Service<Request<B>> for Refusing<S, C>
 where
     S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future = EdgeFuture<R>>,
-    C: Fn(&Request<B>) -> Result<(), AdmissionError>,
+    C: Fn(&mut Request<B>) -> Result<(), AdmissionError>,
     R: From<Bytes> + Send + 'static,
 {
     type Response = Response<R>;
@@ -156,8 +192,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        match (self.check)(&request) {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        match (self.check)(&mut request) {
             Ok(()) => self.inner.call(request),
             Err(refusal) => {
                 tracing::debug!(client = %self.peer.addr, %refusal, "request refused");
@@ -290,3 +326,6 @@ fn answer_refusal<R: From<Bytes>>(refusal: &AdmissionError) -> Response<R> {
     }
     response
 }
+
+/// Paths of the admin listener whose status codes do not depend on the host.
+const PROBE_PATHS: [&str; 2] = ["/healthz", "/readyz"];

@@ -1,9 +1,11 @@
 //! Endpoints for operators: `/healthz`, `/readyz`, `/status` and `/metrics`.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
-use crate::support::{Gateway, Step, Upstream, every_kind};
+use crate::support::{Gateway, Step, Upstream, every_kind, within};
 
 #[tokio::test]
 async fn the_status_tells_all_of_every_server() {
@@ -80,7 +82,10 @@ async fn a_rejected_reload_is_a_reason_and_the_gateway_stays_ready() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let text = Gateway::with("s", upstream.http()).text();
-    assert_eq!(gateway.reload_text(&format!("{text}x = 1\ny = 2\n")).await, ReloadOutcome::Rejected);
+    assert_eq!(
+        gateway.reload_text(&format!("{text}x = 1\ny = 2\n")).await,
+        ReloadOutcome::Rejected
+    );
     let ready = gateway.admin("/readyz").await;
     let reasons = ready.json()["reasons"].clone();
     assert_eq!((ready.status, reasons.as_array().map(Vec::len)), (200, Some(1)), "{reasons}");
@@ -89,6 +94,71 @@ async fn a_rejected_reload_is_a_reason_and_the_gateway_stays_ready() {
     assert!(reason.ends_with(" was rejected, it has 2 faults: see /status"), "{reason}");
     assert_eq!(gateway.reload_text(&text).await, ReloadOutcome::Unchanged);
     assert_eq!(gateway.admin("/readyz").await.json()["reasons"], json!([]));
+}
+
+/// Sends requests over one connection, and returns everything that comes back.
+async fn exchange(gateway: &Gateway, requests: &[(&str, &str)]) -> String {
+    let mut socket = TcpStream::connect(gateway.running.admin.unwrap()).await.unwrap();
+    for (start, headers) in requests {
+        let request = format!("{start} HTTP/1.1\r\n{headers}\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+    }
+    let mut answers = String::new();
+    within(socket.read_to_string(&mut answers)).await.unwrap();
+    answers
+}
+
+#[tokio::test]
+async fn probes_answer_any_host_with_a_code_alone() {
+    let down = "command = \"no-such-program-anywhere\"";
+    let upstream = Upstream::modern().await;
+    for (builder, code) in [
+        (Gateway::with("s", upstream.http()).server("d", down), "200 OK"),
+        (Gateway::with("d", down), "503 Service Unavailable"),
+    ] {
+        let gateway = builder.start().await;
+        for host in ["10.1.2.3:8081", "gateway.example.com", "localhost"] {
+            let headers = format!("Host: {host}\r\nConnection: close\r\n");
+            let ready = exchange(&gateway, &[("GET /readyz", headers.as_str())]).await;
+            assert!(ready.starts_with(&format!("HTTP/1.1 {code}\r\n")), "{host}: {ready}");
+            assert_eq!(ready.contains("reasons"), host == "localhost", "{host}: {ready}");
+            assert_eq!(ready.contains("d: "), host == "localhost", "{host}: {ready}");
+            for probe in ["HEAD /readyz", "GET /healthz", "HEAD /healthz"] {
+                let answer = exchange(&gateway, &[(probe, headers.as_str())]).await;
+                let code = if probe.ends_with("healthz") { "200 OK" } else { code };
+                assert!(answer.starts_with(&format!("HTTP/1.1 {code}\r\n")), "{host}: {answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_but_a_probe_is_answered_for_a_foreign_host() {
+    let gateway = Gateway::alone().start().await;
+    let foreign = "Host: 10.1.2.3:8081\r\n";
+    let last = "Host: 10.1.2.3:8081\r\nConnection: close\r\n";
+    for path in ["/", "/status", "/metrics", "/tools", "/definitions", "/readyz/", "/healthz/x"] {
+        let request = format!("GET {path}");
+        let answers =
+            exchange(&gateway, &[("GET /healthz", foreign), (request.as_str(), last)]).await;
+        let codes: Vec<_> = answers.split("HTTP/1.1 ").skip(1).map(|rest| &rest[..3]).collect();
+        assert_eq!(codes, ["200", "403"], "{path}: {answers}");
+    }
+    let origin = format!("{last}Origin: http://evil.example.com\r\n");
+    let own = format!("{last}Origin: http://10.1.2.3:8081\r\n");
+    let two = format!("{last}Host: localhost\r\n");
+    for (start, headers, code) in [
+        ("POST /readyz", last, "403"),
+        ("OPTIONS /readyz", last, "403"),
+        ("GET /readyz", origin.as_str(), "403"),
+        ("GET /readyz", own.as_str(), "403"),
+        ("GET /readyz", two.as_str(), "400"),
+        ("GET /readyz", "Connection: close\r\n", "400"),
+        ("GET /readyz", "Host: a b\r\nConnection: close\r\n", "400"),
+    ] {
+        let answer = exchange(&gateway, &[(start, headers)]).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{start} {headers}: {answer}");
+    }
 }
 
 #[tokio::test]
