@@ -139,6 +139,14 @@ impl Guard {
         if faults.is_empty() { Ok(guard) } else { Err(faults) }
     }
 
+    /// Returns the guard with another allowed host, written as in a URL. A host that no request can
+    /// name changes nothing.
+    #[must_use]
+    pub fn allowing(mut self, host: &str) -> Self {
+        self.hosts.extend(HostRule::parse(host));
+        self
+    }
+
     /// Returns the guard with another rule for pages of this machine.
     #[must_use]
     pub fn with_local_pages(mut self, local_pages: LocalPages) -> Self {

@@ -18,7 +18,10 @@ pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<
     let open = setting_value::<GatewayConfig, SocketAddr>(&gateway, "listen", reader);
     let inner =
         setting_value::<AdminConfig, Option<SocketAddr>>(&admin, "listen", reader).flatten();
-    check_allowed_hosts::<GatewayConfig>(&gateway, open, reader);
+    // Its host is allowed.
+    if gateway.find_node("public_url").is_none() {
+        check_allowed_hosts::<GatewayConfig>(&gateway, open, reader);
+    }
     check_allowed_hosts::<AdminConfig>(&admin, inner, reader);
     check_clients_exist(root, &gateway, open, reader);
     // Reported at an address that the file contains, where it can be corrected.

@@ -81,7 +81,8 @@ impl SettingFault {
             }
             Self::NoNaming => "remove it, or choose another `naming`",
             Self::HostsMissing { .. } => {
-                "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
+                "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"], \
+                 or public_url = \"https://mcp.example.com\""
             }
             Self::ClientsMissing { .. } => {
                 "add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" if a \

@@ -56,6 +56,10 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
         })
     };
     let clients = guard("gateway", &gateway.allowed_hosts, &gateway.allowed_origins);
+    let clients = match gateway.public_url.as_ref().and_then(host_with_port) {
+        Some(host) => clients.allowing(&host),
+        None => clients,
+    };
     let operators = guard("admin", &config.admin.allowed_hosts, &config.admin.allowed_origins);
     // Its pages reveal much. Probes and people read them, other pages do not.
     let operators = operators.with_local_pages(LocalPages::Foreign);
@@ -77,6 +81,12 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
         clients: Settings { limits: limits.clone(), guard: clients, tls },
         operators: Settings { limits, guard: operators, tls: None },
     })
+}
+
+/// Returns the host of a URL, with its port if that is not the scheme's.
+fn host_with_port(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 fn guard_fault(section: &str, error: &GuardError) -> LateFault {
@@ -120,4 +130,43 @@ pub fn otel(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Otel>, Ser
     settings.service_name.clone_from(&telemetry.service_name);
     settings.metrics_every = telemetry.interval;
     Ok(Some(Otel::start(&settings, Arc::clone(metrics), &Handle::current())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::config::{ConfigSource, SystemEnvironment};
+
+    fn settings(text: &str) -> Listeners {
+        let (name, bytes) = ("gateway.toml".into(), text.as_bytes().to_vec());
+        let source = ConfigSource { name, folder: ".".into(), bytes };
+        let config = Config::read(&source, &SystemEnvironment).map_err(|it| it.to_string());
+        of(&config.unwrap()).unwrap_or_else(|faults| panic!("{faults:?}"))
+    }
+
+    /// Returns the hosts that a guard admits on the address 10.0.0.7.
+    fn admitted<'a>(guard: &Guard, hosts: &[&'a str]) -> Vec<&'a str> {
+        let admits = |host: &&&str| {
+            let request = Request::get("/").header("host", **host).body(()).unwrap();
+            guard.admit(&request, ([10, 0, 0, 7], 8080).into()).is_ok()
+        };
+        hosts.iter().filter(admits).copied().collect()
+    }
+
+    #[test]
+    fn the_host_of_public_url_is_allowed() {
+        let hosts = ["gw.example.com", "gw.example.com:8443", "gw.example.com:1", "a.example.com"];
+        let open = "[gateway]\nlisten = \"0.0.0.0:8080\"\nanonymous = \"anyone\"\n";
+        for (url, expected) in [
+            ("https://gw.example.com", &hosts[..3]),
+            ("https://gw.example.com:443/x", &hosts[..3]),
+            ("https://gw.example.com:8443", &hosts[1..2]),
+        ] {
+            let listeners = settings(&format!("{open}public_url = \"{url}\"\n"));
+            assert_eq!(admitted(&listeners.clients.guard, &hosts), expected, "{url}");
+            assert!(admitted(&listeners.operators.guard, &hosts).is_empty(), "{url}");
+        }
+    }
 }

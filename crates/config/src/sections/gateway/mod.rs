@@ -66,7 +66,7 @@ section! {
             /// Also serves clients with the HTTP+SSE transport of 2024-11-05, at `/sse`.
             sse: bool = false,
             /// The host names accepted in the `Host` header, with a port to accept only that port.
-            /// Loopback names are always allowed.
+            /// Loopback names and the host of `public_url` are always allowed.
             allowed_hosts: Vec<String> as Vec<HostSetting> = [],
             /// The origins of web pages that may call the gateway (the `Origin` header). Loopback
             /// origins are always allowed.

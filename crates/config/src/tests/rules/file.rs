@@ -129,7 +129,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"\nanonymous = \"anyone\"",
-        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]",
+        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"], or public_url = \"https://mcp.example.com\"",
     ),
     (
         "[gateway]\nlisten = \"127.0.0.1:8081\"",
