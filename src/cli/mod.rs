@@ -276,6 +276,10 @@ const OPEN_GATEWAY_WARNING: &str = "other machines can reach the gateway without
     (see `trunkline key`), or set gateway.anonymous = \"anyone\" if a proxy in front of the \
     gateway authenticates clients";
 
+/// The warning for admin pages of this machine that answer to any host.
+const ANY_ADMIN_HOST_WARNING: &str = "admin.allowed_hosts: with \"*\", web pages in a browser of this machine \
+    can read the admin pages (DNS rebinding): list the host names instead";
+
 /// A failing exit code; unlike `ExitCode` it can be a constant.
 #[derive(Debug, Clone, Copy)]
 struct FailureExit(u8);

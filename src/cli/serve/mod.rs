@@ -44,7 +44,7 @@ use crate::telemetry::otel::Otel;
 use crate::text::error_chain;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
-use super::{CommonArgs, OPEN_GATEWAY_WARNING, print_error, report_error};
+use super::{ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, print_error, report_error};
 pub use reload::Reloader;
 
 /// Reason that the gateway did not start.
@@ -342,6 +342,9 @@ impl Running {
         }
         if let Some(admin) = self.admin {
             tracing::info!("status is at http://{admin}/status");
+            if config.admin.is_rebindable() {
+                tracing::warn!("{ANY_ADMIN_HOST_WARNING}");
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
+use ipnet::IpNet;
 
 use crate::mcp::header::{DuplicateHeaderError, single_value, text_value};
 use crate::text::clip;
@@ -122,10 +123,28 @@ impl Guard {
     /// # Errors
     /// Every entry that cannot be used. `*` alone is one: it would disable the guard.
     pub fn new(hosts: &[String], origins: &[String]) -> Result<Self, Vec<GuardError>> {
+        Self::with_hosts(HostRule::parse, hosts, origins)
+    }
+
+    /// Creates a guard like [`Self::new`], of which `hosts` may also be blocks of addresses
+    /// (`10.0.0.0/8`), and `*` for any host: operators' programs often know the gateway by an
+    /// address that changes.
+    ///
+    /// # Errors
+    /// Every entry that cannot be used.
+    pub fn for_operators(hosts: &[String], origins: &[String]) -> Result<Self, Vec<GuardError>> {
+        Self::with_hosts(HostRule::parse_for_operators, hosts, origins)
+    }
+
+    fn with_hosts(
+        parse: fn(&str) -> Option<HostRule>,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Result<Self, Vec<GuardError>> {
         let mut faults = Vec::new();
         let mut guard = Self::default();
         for entry in hosts {
-            match HostRule::parse(entry) {
+            match parse(entry) {
                 Some(rule) => guard.hosts.push(rule),
                 None => faults.push(GuardError::Host(entry.clone())),
             }
@@ -259,6 +278,10 @@ enum HostRule {
     Address(IpAddr, Option<u16>),
     /// Every subdomain of this name, at any port.
     Below(String),
+    /// Every address of this block, at any port.
+    Network(IpNet),
+    /// Every host.
+    Any,
 }
 
 impl HostRule {
@@ -277,6 +300,13 @@ impl HostRule {
         })
     }
 
+    fn parse_for_operators(entry: &str) -> Option<Self> {
+        if entry == "*" {
+            return Some(Self::Any);
+        }
+        entry.parse().map(Self::Network).ok().or_else(|| Self::parse(entry))
+    }
+
     fn matches(&self, target: HostPort<'_>) -> bool {
         let at = |port: Option<u16>| port.is_none() || port == target.port;
         match self {
@@ -288,6 +318,11 @@ impl HostRule {
                 RequestedHost::Name(name) => ends_below(name, parent),
                 RequestedHost::Address(_) => false,
             },
+            Self::Network(block) => match target.host {
+                RequestedHost::Name(_) => false,
+                RequestedHost::Address(address) => block.contains(&address),
+            },
+            Self::Any => true,
         }
     }
 }

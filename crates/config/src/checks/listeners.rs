@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use toml::de::DeTable;
 
 use crate::faults::problem::SettingFault;
-use crate::reader::setting::Section;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::network::HostSetting;
 use crate::sections::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 
-/// Each listener needs its own address, and allowed host names if other machines can reach it.
+/// Each listener needs its own address, and that for clients allowed host names if other machines
+/// can reach it.
 pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let empty = DeTable::new();
     let section = |name| root.find_table(name).unwrap_or_else(|| ConfigTable::root_table(&empty));
@@ -20,9 +20,8 @@ pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<
         setting_value::<AdminConfig, Option<SocketAddr>>(&admin, "listen", reader).flatten();
     // Its host is allowed.
     if gateway.find_node("public_url").is_none() {
-        check_allowed_hosts::<GatewayConfig>(&gateway, open, reader);
+        check_allowed_hosts(&gateway, open, reader);
     }
-    check_allowed_hosts::<AdminConfig>(&admin, inner, reader);
     check_clients_exist(root, &gateway, open, reader);
     // Reported at an address that the file contains, where it can be corrected.
     if let (Some(open), Some(inner)) = (open, inner)
@@ -33,15 +32,16 @@ pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<
     }
 }
 
-fn check_allowed_hosts<S: Section>(
-    table: &ConfigTable<'_>,
+fn check_allowed_hosts(
+    gateway: &ConfigTable<'_>,
     address: Option<SocketAddr>,
     reader: &mut ConfigReader<'_>,
 ) {
     if let Some(address) = address
-        && let Some(allowed) = setting_value::<S, Vec<HostSetting>>(table, "allowed_hosts", reader)
+        && let Some(allowed) =
+            setting_value::<GatewayConfig, Vec<HostSetting>>(gateway, "allowed_hosts", reader)
         && lacks_allowed_hosts(address, &allowed)
-        && let Some(node) = table.find_node("listen")
+        && let Some(node) = gateway.find_node("listen")
     {
         node.report_fault(reader, SettingFault::HostsMissing { address });
     }

@@ -49,18 +49,20 @@ pub fn browser_url(config: &Config, address: Option<SocketAddr>) -> Option<Url> 
 pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
     let mut faults = Vec::new();
     let gateway = &config.gateway;
-    let mut guard = |key: &str, hosts: &[String], origins: &[String]| {
-        Guard::new(hosts, origins).unwrap_or_else(|errors| {
+    let mut accept = |key: &str, made: Result<Guard, Vec<GuardError>>| {
+        made.unwrap_or_else(|errors| {
             faults.extend(errors.iter().map(|error| guard_fault(key, error)));
             Guard::default()
         })
     };
-    let clients = guard("gateway", &gateway.allowed_hosts, &gateway.allowed_origins);
+    let clients = accept("gateway", Guard::new(&gateway.allowed_hosts, &gateway.allowed_origins));
     let clients = match gateway.public_url.as_ref().and_then(host_with_port) {
         Some(host) => clients.allowing(&host),
         None => clients,
     };
-    let operators = guard("admin", &config.admin.allowed_hosts, &config.admin.allowed_origins);
+    let admin = &config.admin;
+    let operators =
+        accept("admin", Guard::for_operators(&admin.allowed_hosts, &admin.allowed_origins));
     // Its pages reveal much. Probes and people read them, other pages do not.
     let operators = operators.with_local_pages(LocalPages::Foreign);
     let tls = gateway.tls.as_ref().and_then(|tls| match load_certificates(tls) {
@@ -167,6 +169,21 @@ mod tests {
             let listeners = settings(&format!("{open}public_url = \"{url}\"\n"));
             assert_eq!(admitted(&listeners.clients.guard, &hosts), expected, "{url}");
             assert!(admitted(&listeners.operators.guard, &hosts).is_empty(), "{url}");
+        }
+    }
+
+    #[test]
+    fn operators_may_name_any_allowed_block_or_host() {
+        let hosts = ["10.1.2.3:8081", "10.2.0.1", "[fd00::1]:80", "admin.example.com", "localhost"];
+        for (allowed, expected) in [
+            ("", vec!["localhost"]),
+            ("\"10.1.0.0/16\"", vec!["10.1.2.3:8081", "localhost"]),
+            ("\"10.2.0.1\", \"fd00::/8\"", vec!["10.2.0.1", "[fd00::1]:80", "localhost"]),
+            ("\"*\"", hosts.to_vec()),
+        ] {
+            let listeners = settings(&format!("[admin]\nallowed_hosts = [{allowed}]\n"));
+            assert_eq!(admitted(&listeners.operators.guard, &hosts), expected, "{allowed}");
+            assert_eq!(admitted(&listeners.clients.guard, &hosts), ["localhost"], "{allowed}");
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::reader::values::numbers::{CountSetting, NonZeroSetting, ShareSetting}
 use crate::reader::values::units::{DurationSetting, PercentSetting, SizeSetting};
 use crate::source::secret::Secret;
 use naming::{NameCase, NameFormat, NamingChoice};
-use network::{HostSetting, IconSetting, OriginSetting};
+use network::{HostSetting, IconSetting, OperatorHostSetting, OriginSetting};
 
 section! {
     /// The listener for clients, and settings for all of them.
@@ -291,15 +291,25 @@ section! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct AdminConfig {
         settings {
-            /// Its address, different from `gateway.listen`. An address that other machines can
-            /// reach needs `allowed_hosts`.
+            /// Its address, different from `gateway.listen`.
             listen: Option<SocketAddr> = "127.0.0.1:8081",
-            /// The host names accepted in the `Host` header. Loopback names are always allowed.
-            allowed_hosts: Vec<String> as Vec<HostSetting> = [],
+            /// The hosts accepted in the `Host` header: names, addresses, blocks of addresses such
+            /// as `10.0.0.0/8`, or `*` for any. Loopback names are always allowed, and `/healthz`
+            /// and `/readyz` answer with a status code for any host.
+            allowed_hosts: Vec<String> as Vec<OperatorHostSetting> = [],
             /// The origins of web pages that may read its pages. By default none, not even pages of
             /// this machine.
             allowed_origins: Vec<String> as Vec<OriginSetting> = [],
         }
+    }
+}
+
+impl AdminConfig {
+    /// Returns true if a web page with a name that is rebound to this machine can read the admin
+    /// pages: they are for this machine, and accept any host.
+    pub fn is_rebindable(&self) -> bool {
+        let is_own = self.listen.is_some_and(|address| address.ip().to_canonical().is_loopback());
+        is_own && self.allowed_hosts.iter().any(|host| host == "*")
     }
 }
 

@@ -38,6 +38,21 @@ impl TextSetting for HostSetting {
     }
 }
 
+/// A host that operators and their programs may name: also a block of addresses, or `*` for any.
+pub(crate) struct OperatorHostSetting;
+
+impl TextSetting for OperatorHostSetting {
+    type Value = String;
+    const WORD: &'static str = "host";
+    const RULE: &'static str = "a name, an address, a block of addresses as `ADDRESS/BITS`, or `*`";
+    const EXAMPLE: &'static str = "\"admin.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
+        let valid = text == "*" || is_host(text) || text.parse::<IpNet>().is_ok();
+        Ok(valid.then(|| text.to_ascii_lowercase()))
+    }
+}
+
 /// The value of a browser's `Origin` header: scheme, host, and a port if it is not the scheme's
 /// default.
 pub(crate) struct OriginSetting;
