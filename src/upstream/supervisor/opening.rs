@@ -1,10 +1,14 @@
 //! Opens the connection of an instance.
 
+use std::pin::pin;
+use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::clock;
 use crate::config::{
@@ -22,7 +26,7 @@ use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
 use crate::upstream::transport::openapi::{ApiOpening, OpenApiServer};
 use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
-use crate::upstream::{ExitCause, SetupFault, UpstreamError};
+use crate::upstream::{ChildExit, ExitCause, SetupFault, UpstreamError};
 
 impl Life<'_> {
     /// Opens a connection of the configured kind. The caller sets a time limit.
@@ -177,9 +181,10 @@ impl Life<'_> {
             inbox: Arc::clone(self.instance.inbox()),
             secrets: config.secrets.clone(),
         };
+        let mut open = pin!(StdioServer::open(opening, input, output));
         let opened = tokio::select! {
-            opened = StdioServer::open(opening, input, output) => opened,
-            status = child.failed() => Err(ExitCause::Status(status).into()),
+            opened = &mut open => opened,
+            status = child.failed() => Err(explain_exit(status, open).await),
         };
         match opened {
             Ok(stdio) => {
@@ -219,6 +224,19 @@ impl Life<'_> {
     }
 }
 
+/// Reads the rest of the output of a child that has exited: it may name the reason.
+async fn explain_exit(
+    status: ExitStatus,
+    open: impl Future<Output = Result<StdioServer, UpstreamError>>,
+) -> UpstreamError {
+    let first_line = match timeout(LAST_OUTPUT_TIME, open).await {
+        Ok(Err(UpstreamError::Exited(exit))) => exit.first_line,
+        _ => None,
+    };
+    let cause = ExitCause::Status(status);
+    UpstreamError::Exited(Box::new(ChildExit { cause, first_line, last_line: None }))
+}
+
 fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
     credentials.owner == GrantOwner::Gateway
 }
@@ -226,3 +244,5 @@ fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
 /// Maximum number of programs that are started at once. Each start occupies a thread, and the
 /// programs compete for the processors once they run.
 static PROGRAM_STARTS: Semaphore = Semaphore::const_new(2);
+/// Time limit for reading the rest of the output of a child that has exited.
+const LAST_OUTPUT_TIME: Duration = Duration::from_secs(1);

@@ -97,7 +97,7 @@ impl StdioServer {
             Err(fault) => {
                 // Closed here, because the reader keeps the pipes open.
                 wire.close();
-                Err(fault)
+                Err(wire.complete_exit(fault).await)
             }
         }
     }

@@ -217,6 +217,15 @@ impl ChildLink {
         cause.ok().and_then(|cause| cause.clone()).unwrap_or(ExitCause::Unread)
     }
 
+    /// Adds the first line of the output to the error of a child that has exited. The child's input
+    /// may be closed before its output is read.
+    pub(super) async fn complete_exit(&self, fault: UpstreamError) -> UpstreamError {
+        let UpstreamError::Exited(mut exit) = fault else { return fault };
+        let _ = timeout(OUTPUT_PATIENCE, self.closed()).await;
+        exit.first_line = self.first_printed.get().cloned();
+        UpstreamError::Exited(exit)
+    }
+
     /// Marks the child as lost. The first reason counts.
     pub(super) fn lost(&self, cause: &ExitCause) {
         let first = self.closed.send_if_modified(|closed| {
@@ -479,3 +488,5 @@ fn find_id(text: &[u8]) -> Option<u64> {
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of logged bytes of an unusable line.
 const MAX_EXCERPT_BYTES: usize = 120;
+/// Time limit for reading the rest of the output of a child whose input is closed.
+const OUTPUT_PATIENCE: Duration = Duration::from_millis(500);
