@@ -20,7 +20,7 @@ async fn server() -> Upstream {
 }
 
 /// Configures a gateway that pins definitions, and does not scan them.
-fn pinned(upstream: &Upstream, lines: &str) -> Builder {
+pub fn pinned(upstream: &Upstream, lines: &str) -> Builder {
     let server = format!("{}\n{lines}\nscan = \"off\"", upstream.http());
     Gateway::with("s", server).gateway("state_dir = \"state\"")
 }
@@ -40,13 +40,14 @@ async fn changes_to(upstream: &Upstream, gateway: &Gateway, tools: &[String], fo
 }
 
 /// Runs `trunkline pin` beside the gateway.
-fn pin(folder: &Path, arguments: &[&str]) -> Output {
+pub fn pin(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(TRUNKLINE);
     command.arg("pin").arg("-c").arg(folder.join("gateway.toml")).args(arguments);
     command.output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
+/// Returns the standard output of a command.
+pub fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
