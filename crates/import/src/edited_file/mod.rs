@@ -6,13 +6,13 @@
 
 mod backup;
 mod created;
+mod line_diff;
 mod line_ends;
 mod replace;
 
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
-use similar::TextDiff;
 
 use trunkline_core::codec::file::FileError;
 use trunkline_core::crypto::sha256;
@@ -20,6 +20,7 @@ use trunkline_core::text::escape_controls;
 
 pub use backup::{UndoOutcome, UndoneWrite, undo_write};
 pub use created::{CreatedFile, UndoneFile, UndoneState};
+use line_diff::write_unified;
 use line_ends::restore_line_ends;
 pub use replace::FileMode;
 pub(crate) use replace::create_file;
@@ -226,8 +227,7 @@ impl EditedFile {
 
 /// Returns the differing lines of two versions of a file, for a terminal.
 pub fn unified_diff(name: &str, before: &str, after: &str) -> String {
-    let diff = TextDiff::from_lines(before, after);
-    let diff = diff.unified_diff().context_radius(2).header(name, name).to_string();
+    let diff = write_unified(name, before, after);
     diff.lines().map(|line| escape_controls(line) + "\n").collect()
 }
 
