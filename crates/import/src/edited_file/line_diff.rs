@@ -110,7 +110,7 @@ fn hunk_range(passed: impl Iterator, shown: impl Iterator) -> String {
 fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     let mut rounds: Vec<EditRound> = Vec::new();
     for edits in 0..=MAX_EDITS.min(old.len() + new.len()) {
-        let round = EditRound::follow(rounds.last(), edits, (old, new));
+        let round = EditRound::follow(rounds.last(), edits, ComparedLines { old, new });
         let end = Some((old.len(), new.len()));
         let found = round.furthest.iter().position(|point| *point == end);
         rounds.push(round);
@@ -127,6 +127,13 @@ struct EditRound {
     furthest: Vec<Option<(usize, usize)>>,
 }
 
+/// The lines that are compared.
+#[derive(Clone, Copy)]
+struct ComparedLines<'a> {
+    old: &'a [&'a str],
+    new: &'a [&'a str],
+}
+
 /// The edit that begins a diagonal of a round.
 struct EditStep {
     /// The index of its diagonal in the round before.
@@ -136,13 +143,13 @@ struct EditStep {
 }
 
 impl EditRound {
-    fn follow(previous: Option<&Self>, edits: usize, (old, new): (&[&str], &[&str])) -> Self {
+    fn follow(previous: Option<&Self>, edits: usize, lines: ComparedLines<'_>) -> Self {
         let furthest = |diagonal| {
             let (x, y) = EditStep::best(previous, diagonal)?.point;
-            if x > old.len() || y > new.len() {
+            if x > lines.old.len() || y > lines.new.len() {
                 return None;
             }
-            let rest = old.iter().skip(x).zip(new.iter().skip(y));
+            let rest = lines.old.iter().skip(x).zip(lines.new.iter().skip(y));
             let same = rest.take_while(|(one, other)| one == other).count();
             Some((x + same, y + same))
         };
