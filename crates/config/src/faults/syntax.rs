@@ -55,7 +55,9 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
             let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
-            let duplicate = (message == "duplicate key").then(|| find_first(text, at)).flatten();
+            // Each search reads the text from its begin.
+            let is_searched = message == "duplicate key" && kept.len() < MAX_FIRST_PLACES;
+            let duplicate = is_searched.then(|| find_first(text, at)).flatten();
             if duplicate.as_ref().is_some_and(|it| it.name.starts_with('[')) {
                 duplicate_table = at..end_of_table(text, at);
             }
@@ -127,3 +129,5 @@ fn error_start(error: &Error) -> usize {
 
 /// The longest part of a name in a message, in bytes.
 const MAX_SHOWN_NAME: usize = 100;
+/// The most faults whose first place is searched.
+const MAX_FIRST_PLACES: usize = 16;
