@@ -16,6 +16,7 @@ mod audit;
 mod certificates;
 mod commands;
 mod import;
+mod mistakes;
 #[path = "../system/process.rs"]
 mod process;
 #[path = "../support/waiting.rs"]

@@ -1,9 +1,11 @@
 //! `trunkline check`: `serve` without sockets.
 
 pub(crate) mod denials;
+pub(crate) mod pattern_habits;
 pub(crate) mod scan;
 pub(crate) mod shell_habits;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -25,8 +27,9 @@ use crate::config::{
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
 use denials::{configured_elements, describe_denials};
+use pattern_habits::describe_foreign_patterns;
 use scan::scan_servers;
-use shell_habits::{describe_home_paths, describe_joined_commands};
+use shell_habits::{describe_home_paths, describe_missing_programs, describe_shell_variables};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -54,6 +57,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if let Err(code) = check_use(args, &source, &config) {
         return code;
     }
+    if is_blank(&common.config.path) {
+        print_error("warning: the file is empty: add a server (trunkline add --help)");
+    }
     if config.is_open_to_anyone() {
         print_error(&format!("warning: {OPEN_GATEWAY_WARNING}"));
     }
@@ -78,7 +84,13 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     for remark in describe_home_paths(&common.config.path) {
         print_error(&format!("warning: {remark}"));
     }
-    for remark in describe_joined_commands(&config) {
+    for remark in describe_shell_variables(&common.config.path) {
+        print_error(&format!("warning: {remark}"));
+    }
+    for remark in describe_foreign_patterns(&config) {
+        print_error(&format!("warning: {remark}"));
+    }
+    for remark in describe_missing_programs(&config, &common.config.path) {
         print_error(&format!("warning: {remark}"));
     }
     for unmatched in survey_patterns(&config) {
@@ -148,6 +160,12 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
         }
     }
     Ok(())
+}
+
+/// Returns true if a file has no settings.
+fn is_blank(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().all(|line| matches!(line.trim_start().as_bytes().first(), None | Some(b'#')))
 }
 
 /// Reports unusable baselines, and warns where they are missing.

@@ -1,5 +1,6 @@
-//! Settings that require a shell: `~` for the home folder, and a program with its arguments in one
-//! text. The gateway uses no shell, so they refer to files that do not exist.
+//! Settings that require a shell: `~` for the home folder, `$NAME` for a variable, and a program with
+//! its arguments in one text. The gateway uses no shell, so they have another meaning or none. Also
+//! programs that do not exist.
 
 use std::path::{Path, PathBuf};
 
@@ -10,33 +11,69 @@ use crate::config::{Config, ServerKind};
 /// Describes the texts of a configuration that begin with `~/`, by their keys. Omits the values,
 /// which may hold secrets.
 pub(crate) fn describe_home_paths(file: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
     let mut found = Vec::new();
-    collect_home_paths(&Value::Table(table), "", &mut found);
-    found
-        .into_iter()
-        .map(|key| {
-            format!(
+    visit_texts(file, &mut |key, text| {
+        if names_home(text) {
+            found.push(format!(
                 "{key}: `~` is not the home folder here: write the whole path, or \
                  \"${{env:HOME}}/…\""
-            )
-        })
-        .collect()
+            ));
+        }
+    });
+    found
 }
 
-fn collect_home_paths(value: &Value, key: &str, found: &mut Vec<String>) {
+/// Describes the texts of servers with `$NAME`, which are sent as they are. Names the variable, never
+/// the text around it.
+pub(crate) fn describe_shell_variables(file: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    visit_texts(file, &mut |key, text| {
+        let has_variables = key.starts_with("servers.")
+            && ["headers", "env", "args", "url"].iter().any(|it| has_segment(key, it));
+        if let Some(name) = shell_variable(text).filter(|_| has_variables) {
+            found.push(format!("{key}: `${name}` is sent as it is: write ${{env:{name}}}"));
+        }
+    });
+    found
+}
+
+fn has_segment(key: &str, segment: &str) -> bool {
+    key.split(['.', '[']).any(|it| it == segment)
+}
+
+/// The first name after a `$`, if it looks like the name of a variable.
+fn shell_variable(text: &str) -> Option<&str> {
+    text.match_indices('$').find_map(|(at, _)| {
+        let rest = text.get(at + 1..)?;
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let name = rest.get(..end)?;
+        let is_name = name.len() > 1
+            && name.starts_with(|c: char| c.is_ascii_uppercase())
+            && !name.contains(|c: char| c.is_ascii_lowercase());
+        is_name.then_some(name)
+    })
+}
+
+/// Calls the function with the key and the value of each text of a file.
+fn visit_texts(file: &Path, visit: &mut dyn FnMut(&str, &str)) {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    if let Ok(table) = text.parse::<toml::Table>() {
+        visit_value(&Value::Table(table), "", visit);
+    }
+}
+
+fn visit_value(value: &Value, key: &str, visit: &mut dyn FnMut(&str, &str)) {
     match value {
-        Value::String(text) if names_home(text) => found.push(key.to_owned()),
+        Value::String(text) => visit(key, text),
         Value::Array(values) => {
             for (index, value) in values.iter().enumerate() {
-                collect_home_paths(value, &format!("{key}[{index}]"), found);
+                visit_value(value, &format!("{key}[{index}]"), visit);
             }
         }
         Value::Table(members) => {
             for (name, value) in members {
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                collect_home_paths(value, &key, found);
+                visit_value(value, &key, visit);
             }
         }
         _ => {}
@@ -52,8 +89,11 @@ fn names_home(text: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
-/// Describes the commands with a program that does not exist because it includes its arguments.
-pub(crate) fn describe_joined_commands(config: &Config) -> Vec<String> {
+/// Describes the commands with a program that does not exist, perhaps because it includes its
+/// arguments.
+pub(crate) fn describe_missing_programs(config: &Config, file: &Path) -> Vec<String> {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let home = file.parent().unwrap_or(Path::new("")).display().to_string();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let servers = config.servers.iter().filter_map(|server| match &server.target {
@@ -62,34 +102,53 @@ pub(crate) fn describe_joined_commands(config: &Config) -> Vec<String> {
     });
     servers
         .filter_map(|(name, program)| {
-            let hint = describe_joined(program, &folders)?;
+            // A text with a slash was taken for a path that begins at the file's folder.
+            let written = program.strip_prefix(&home).map(|rest| rest.trim_start_matches('/'));
+            let written = written.filter(|text| text.contains(' ')).unwrap_or(program);
+            let hint = describe_missing(program, written, &folders)?;
             Some(format!("servers.{name}.command: {hint}"))
         })
         .collect()
 }
 
-/// Describes a program with blanks that does not exist; `None` for any other.
-fn describe_joined(program: &str, folders: &[PathBuf]) -> Option<String> {
+/// Describes a program that does not exist; `None` for any other.
+fn describe_missing(program: &str, written: &str, folders: &[PathBuf]) -> Option<String> {
     // A text with line breaks or other control characters is not a command line.
     if program.contains(char::is_control) {
         return None;
     }
-    let mut words = program.split_ascii_whitespace();
+    let mut words = written.split_ascii_whitespace();
     let (first, rest) = (words.next()?, words.collect::<Vec<_>>());
     let exists = if program.contains('/') {
         Path::new(program).exists()
     } else {
         folders.iter().any(|folder| folder.join(program).exists())
     };
-    if rest.is_empty() || exists {
+    if exists {
         return None;
+    }
+    if rest.is_empty() {
+        let place = if program.contains('/') { "" } else { " in PATH" };
+        let provider = PROVIDERS.iter().find(|(name, _)| *name == program);
+        let install = provider.map(|(_, it)| format!(": install {it}")).unwrap_or_default();
+        return Some(format!("there is no program {program:?}{place}{install}"));
     }
     let args: Vec<String> = rest.iter().map(|word| format!("{word:?}")).collect();
     Some(format!(
-        "there is no program {program:?}: write command = {first:?} and args = [{}]",
+        "there is no program {written:?}: write command = {first:?} and args = [{}]",
         args.join(", ")
     ))
 }
+
+/// Programs that start servers, and the software with them.
+const PROVIDERS: [(&str, &str); 6] = [
+    ("npx", "Node.js"),
+    ("node", "Node.js"),
+    ("uvx", "uv"),
+    ("uv", "uv"),
+    ("docker", "Docker"),
+    ("deno", "Deno"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_of_a_shell_is_found() {
+        for (text, name) in [
+            ("Bearer $GITHUB_TOKEN", Some("GITHUB_TOKEN")),
+            ("$A_1/x", Some("A_1")),
+            ("$", None),
+            ("costs $5 or $x", None),
+            ("${env:TOKEN}", None),
+            ("$Name", None),
+        ] {
+            assert_eq!(shell_variable(text), name, "{text}");
+        }
+    }
+
+    #[test]
     fn a_program_with_its_arguments_is_reported_unless_it_exists() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("my tool"), "").unwrap();
@@ -122,13 +195,14 @@ mod tests {
             ("npx -y x", Some("write command = \"npx\" and args = [\"-y\", \"x\"]")),
             ("npx  -y", Some("args = [\"-y\"]")),
             ("/no/such/program --stdio", Some("command = \"/no/such/program\"")),
-            ("npx", None),
+            ("npx", Some("there is no program \"npx\" in PATH: install Node.js")),
+            ("/no/such/program", Some("there is no program \"/no/such/program\"")),
             ("npx\n-y", None),
             ("my tool", None),
             (&whole, None),
             ("", None),
         ] {
-            let found = describe_joined(program, &folders);
+            let found = describe_missing(program, program, &folders);
             assert_eq!(found.is_some(), hint.is_some(), "{program}: {found:?}");
             assert!(found.unwrap_or_default().contains(hint.unwrap_or_default()), "{program}");
         }

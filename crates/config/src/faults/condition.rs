@@ -156,13 +156,43 @@ impl ConditionFault {
 pub(crate) fn from_parser(text: &str, errors: &ParseErrors) -> LocatedFault {
     let Some(first) = errors.errors.first() else { return ConditionFault::Unreadable.anywhere() };
     let message = first.msg.lines().next().unwrap_or_default();
-    let message = clip(message.trim_start_matches("Syntax error: "), 160).to_owned();
+    let message = explain_grammar(message.trim_start_matches("Syntax error: "));
     let (line, column) = first.pos;
     let line = usize::try_from(line).unwrap_or(1).saturating_sub(1);
     let before: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let column = usize::try_from(column).unwrap_or(1).saturating_sub(1);
     let rest = text.get(before..).unwrap_or_default();
     let start = before + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
+    // The end of the text is shown by its last character.
+    let start = start.min(text.floor_char_boundary(text.len().saturating_sub(1)));
     let end = text.len().min(text.ceil_char_boundary(start + 1));
-    ConditionFault::Syntax { message }.located(start.min(end)..end)
+    ConditionFault::Syntax { message }.located(start..end)
+}
+
+/// The message of the parser without the tokens of its grammar.
+fn explain_grammar(message: &str) -> String {
+    let quoted = message.split('\'').nth(1).unwrap_or_default();
+    let token = match quoted {
+        "<EOF>" => "the end of the condition".to_owned(),
+        token => format!("`{}`", clip(token.trim(), 40)),
+    };
+    let starts = |beginning: &str| message.starts_with(beginning);
+    if starts("mismatched input") && quoted == "<EOF>" {
+        "a value is missing at the end".to_owned()
+    } else if starts("missing") {
+        let before = message.split('\'').nth(3).unwrap_or_default();
+        match before {
+            "<EOF>" => format!("{token} is missing at the end"),
+            before => format!("{token} is missing before `{}`", clip(before, 40)),
+        }
+    } else if starts("token recognition error") && token == "`=`" {
+        "`=` is no operator: `==` compares".to_owned()
+    } else if ["mismatched input", "extraneous input", "no viable alternative", "token recognition"]
+        .into_iter()
+        .any(starts)
+    {
+        format!("unexpected {token}")
+    } else {
+        clip(message, 160).to_owned()
+    }
 }

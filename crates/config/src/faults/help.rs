@@ -11,6 +11,8 @@ impl SettingFault {
             Self::Syntax { .. } => {
                 "put strings in quotes, lists in [ ], and each setting on its own line"
             }
+            Self::Json => "`trunkline import FILE --write` takes over the servers of a JSON file",
+            Self::Yaml => "write [servers.NAME] above the settings of a server, and key = value",
             Self::ServerName(_) => "rename the table, such as [servers.github]",
             Self::NoTarget => {
                 "add command = \"…\" for a child process, url = \"https://…\" for a server over \
@@ -52,7 +54,7 @@ impl SettingFault {
             Self::Command { .. } => {
                 "run it by hand, as the user and with the environment of the gateway"
             }
-            Self::Substitution => {
+            Self::Substitution { .. } => {
                 "write ${env:NAME}, ${file:PATH} or ${command:PROGRAM ARG…}; a plain ${ is written $${"
             }
             Self::FixedCallText => "write it in `headers`, or use ${header:NAME} or ${claim:NAME}",

@@ -8,6 +8,7 @@ pub(crate) mod issuer;
 pub(crate) mod oauth;
 pub(crate) mod problem;
 pub(crate) mod syntax;
+mod syntax_texts;
 pub(crate) mod url;
 
 use std::fmt;
@@ -85,8 +86,17 @@ impl fmt::Display for LateFault {
 #[derive(Debug)]
 pub(crate) struct FoundProblem {
     pub(crate) span: Range<usize>,
+    /// The part of the text that an excerpt may show in quotes: the span, or more around it.
+    pub(crate) shown: Range<usize>,
     pub(crate) key: String,
     pub(crate) problem: SettingFault,
+}
+
+impl FoundProblem {
+    /// A fault with an excerpt that shows no other text in quotes.
+    pub(crate) fn located(span: Range<usize>, key: String, problem: SettingFault) -> Self {
+        Self { shown: span.clone(), span, key, problem }
+    }
 }
 
 /// The faults of one reading, with the context to report them.
@@ -213,7 +223,9 @@ fn locate_problem(found: FoundProblem, text: &str, lines: &LineIndex) -> ConfigF
     let shown = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or("");
     let from = (found.span.start - start).min(shown.len());
     let to = found.span.end.saturating_sub(start).clamp(from, shown.len());
-    let excerpt = excerpt_around(&hide_quoted_text(shown, from..to), from, to);
+    let within = |at: usize| at.saturating_sub(start).min(shown.len());
+    let kept = within(found.shown.start)..within(found.shown.end);
+    let excerpt = excerpt_around(&hide_quoted_text(shown, kept), from, to);
     ConfigFault { line, column, key: found.key, problem: found.problem, excerpt }
 }
 
@@ -230,7 +242,7 @@ fn hide_secrets(text: &str, hidden: &[Range<usize>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Masks the quoted strings of a line except the faulty one: valid strings need not be shown, and a
+/// Masks the quoted strings of a line except those at `own`: valid strings need not be shown, and a
 /// mistyped `header = { … }` may contain a secret that the reader did not recognise.
 fn hide_quoted_text(line: &str, own: Range<usize>) -> String {
     let (mut bytes, mut quote, mut escaped) = (line.as_bytes().to_vec(), None, false);

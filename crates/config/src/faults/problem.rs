@@ -21,8 +21,10 @@ pub enum SettingFault {
     /// The text is not TOML.
     #[error("{message}")]
     Syntax {
-        /// The parser's message.
+        /// The mistake, or the parser's message.
         message: String,
+        /// The correction of this mistake, as an imperative.
+        help: Option<String>,
     },
     /// A table or a key that is there already.
     #[error("`{name}` is there twice: first on line {first}")]
@@ -32,6 +34,12 @@ pub enum SettingFault {
         /// The line of the first one.
         first: usize,
     },
+    /// The file is JSON.
+    #[error("the file is JSON, and a configuration is TOML")]
+    Json,
+    /// The file is YAML.
+    #[error("the file looks like YAML, and a configuration is TOML")]
+    Yaml,
     /// An unknown key.
     #[error("unknown key")]
     UnknownKey {
@@ -213,7 +221,10 @@ pub enum SettingFault {
     },
     /// A `${…}` of no known kind, or one that is not closed.
     #[error("unknown substitution after `${{`, expected `env:`, `file:` or `command:`")]
-    Substitution,
+    Substitution {
+        /// The text in the braces, if it can be the name of an environment variable.
+        name: Option<String>,
+    },
     /// A substitution in a setting that does not support it.
     #[error("substitution is not supported in this setting")]
     NoSubstitution,
@@ -453,7 +464,8 @@ impl SettingFault {
                 "rename one, or merge them".into()
             }
             Self::Duplicate { .. } => "keep one of them".into(),
-            Self::Syntax { message } if message == "duplicate key" => "keep one of them".into(),
+            Self::Syntax { help: Some(help), .. } => help.clone(),
+            Self::Substitution { name: Some(name) } => format!("write ${{env:{name}}}"),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
             Self::More { .. } => "fix the faults above, then check again".into(),
             other => other.fixed_help().into(),

@@ -11,11 +11,17 @@ use toml::de::Error;
 use trunkline_core::text::clip;
 
 use super::problem::SettingFault;
+use super::syntax_texts::{explain_message, find_other_language};
 use super::{FoundProblem, LineIndex};
 
 /// Adds the parser's faults to the reader's, and drops consequential faults of both.
 pub(crate) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<FoundProblem>) {
     if errors.is_empty() {
+        return;
+    }
+    if let Some(problem) = find_other_language(text) {
+        let start = text.len() - text.trim_start().len();
+        *found = vec![FoundProblem::located(start..start + 1, String::new(), problem)];
         return;
     }
     let lines = LineIndex::index_lines(text);
@@ -54,7 +60,7 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
         before = Some(at);
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
-            let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
+            let span = error.span().unwrap_or(at..at);
             // Each search reads the text from its begin.
             let is_searched = message == "duplicate key" && kept.len() < MAX_FIRST_PLACES;
             let duplicate = is_searched.then(|| find_first(text, at)).flatten();
@@ -63,10 +69,9 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
             }
             let problem = match duplicate {
                 Some(FirstPlace { name, line }) => SettingFault::Duplicate { name, first: line },
-                None => SettingFault::Syntax { message },
+                None => explain_message(text, message, &span),
             };
-            let span = error.span().unwrap_or(at..at);
-            kept.push(FoundProblem { span, key: String::new(), problem });
+            kept.push(FoundProblem::located(span, String::new(), problem));
         }
     }
     kept

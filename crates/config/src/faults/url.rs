@@ -5,7 +5,10 @@
 pub enum UrlFault {
     /// It does not parse.
     #[error("{0}")]
-    Parse(#[from] url::ParseError),
+    Parse(url::ParseError),
+    /// It has no scheme.
+    #[error("it has no scheme")]
+    NoScheme,
     /// It is neither `http` nor `https`.
     #[error("its scheme is neither `http` nor `https`")]
     Scheme,
@@ -18,4 +21,13 @@ pub enum UrlFault {
     /// It has a `#fragment`.
     #[error("it has a fragment")]
     Fragment,
+}
+
+impl From<url::ParseError> for UrlFault {
+    fn from(error: url::ParseError) -> Self {
+        match error {
+            url::ParseError::RelativeUrlWithoutBase => Self::NoScheme,
+            error => Self::Parse(error),
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: SettingFault) {
-        self.found.push(FoundProblem { span, key: key.to_owned(), problem });
+        self.found.push(FoundProblem::located(span, key.to_owned(), problem));
     }
 
     /// Resolves a path relative to the file's folder.
@@ -111,6 +111,11 @@ impl<'a> ConfigNode<'a> {
 
     /// Reports that the value does not have the TOML type of `S`.
     pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut ConfigReader<'_>) {
+        self.report_kind::<S>(S::correction(), reader);
+    }
+
+    /// Reports that the value does not have the TOML type of `S`, with its correction.
+    pub(super) fn report_kind<S: Setting>(&self, right: String, reader: &mut ConfigReader<'_>) {
         let found = match self.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -120,18 +125,24 @@ impl<'a> ConfigNode<'a> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        let problem =
-            SettingFault::Kind { expected: expected_kind::<S>(), found, right: S::correction() };
+        let problem = SettingFault::Kind { expected: expected_kind::<S>(), found, right };
         self.report_fault(reader, problem);
     }
 
     /// Reports that the text cannot be parsed as an `S`.
     pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut ConfigReader<'_>) {
-        let (expected, right) = (expected_kind::<S>(), S::correction());
-        self.report_fault(
-            reader,
-            SettingFault::Text { expected, found: shorten_text(text), right },
-        );
+        self.report_text::<S>(text, S::correction(), reader);
+    }
+
+    /// Reports that the text cannot be parsed as an `S`, with its correction.
+    pub(super) fn report_text<S: Setting>(
+        &self,
+        text: &str,
+        right: String,
+        reader: &mut ConfigReader<'_>,
+    ) {
+        let (expected, found) = (expected_kind::<S>(), shorten_text(text));
+        self.report_fault(reader, SettingFault::Text { expected, found, right });
     }
 
     pub(super) fn refuse_choice(
@@ -300,7 +311,8 @@ impl<'a> ConfigTable<'a> {
                 S::read_value(&ConfigNode { value, span, key, name: self.name, name_span }, reader)
             }
             Err(error) => {
-                let problem = SettingFault::Syntax { message: error.message().to_owned() };
+                let problem =
+                    SettingFault::Syntax { message: error.message().to_owned(), help: None };
                 reader.report_fault(self.name_span.clone(), &self.key, problem);
                 None
             }

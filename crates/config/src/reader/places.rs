@@ -68,10 +68,9 @@ impl ConfigFaults {
     pub fn of_late(source: &ConfigSource, faults: Vec<LateFault>) -> Self {
         let (text, _) = decode_text(source);
         let spans = SettingSpans::of_text(text);
-        let locate = |LateFault { key, text, help }| FoundProblem {
-            span: spans.span_of(&key).unwrap_or(0..0),
-            key,
-            problem: SettingFault::AtUse { text, help },
+        let locate = |LateFault { key, text, help }| {
+            let span = spans.span_of(&key).unwrap_or(0..0);
+            FoundProblem::located(span, key, SettingFault::AtUse { text, help })
         };
         let found = faults.into_iter().map(locate).collect();
         let (name, hidden, files) = (&source.name, Vec::new(), Vec::new());

@@ -64,6 +64,12 @@ pub(crate) trait TextSetting {
         reader: &ConfigReader<'_>,
     ) -> Result<Option<Self::Value>, crate::SettingFault>;
 
+    /// Returns the likely meaning of a text that is not a [`TextSetting::WORD`], or of the number
+    /// that was written in its place. The help of the fault shows it if it can be parsed.
+    fn correct_text(_: &str) -> Option<String> {
+        None
+    }
+
     /// The regular expression of its JSON Schema.
     fn schema_pattern() -> Option<&'static str> {
         None

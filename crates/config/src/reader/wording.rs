@@ -49,6 +49,10 @@ pub(crate) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
     // both lengths.
     let text: String = clip(text, 64).to_owned();
     let lower = text.to_ascii_lowercase().replace('-', "_");
+    let other = OTHER_NAMES.iter().find(|(name, own)| *name == lower && choices.contains(own));
+    if let Some((_, own)) = other {
+        return Some((*own).to_owned());
+    }
     let score = |choice: &&str| strsim::jaro_winkler(&lower, choice);
     choices
         .iter()
@@ -77,3 +81,19 @@ pub(crate) fn shorten_text(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+/// Names of settings in other programs and languages, with the gateway's own.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("action", "effect"),
+    ("allow", "effect"),
+    ("deny", "effect"),
+    ("args", "arguments"),
+    ("arguments", "args"),
+    ("endpoint", "url"),
+    ("serverurl", "url"),
+    ("env_vars", "env"),
+    ("environment", "env"),
+    ("token", "headers"),
+    ("authorization", "headers"),
+    ("condition", "when"),
+];

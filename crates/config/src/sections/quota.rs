@@ -35,15 +35,20 @@ impl TextSetting for DailyQuota {
     const RULE: &'static str = "1 to 1000000000 per day";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
-        let digits = text.strip_suffix("/day").unwrap_or_default();
+        let digits =
+            text.strip_suffix("/day").or_else(|| text.strip_suffix("/d")).unwrap_or_default();
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let calls =
             digits.parse().ok().filter(|calls| is_number && (1..=Self::MAX).contains(calls));
         Ok(calls.map(Self))
     }
 
+    fn correct_text(text: &str) -> Option<String> {
+        Some(format!("{text}/day"))
+    }
+
     fn schema_pattern() -> Option<&'static str> {
-        Some("^[0-9]+/day$")
+        Some("^[0-9]+/(d|day)$")
     }
 }
 
@@ -60,7 +65,8 @@ mod tests {
             ("0/day", None),
             ("1000000001/day", None),
             ("+1/day", None),
-            ("1/d", None),
+            ("1/d", Some(1)),
+            ("1/h", None),
             ("/day", None),
         ] {
             let bytes = format!("[profiles.p]\nquota = \"{text}\"").into_bytes();

@@ -52,9 +52,27 @@ impl TextSetting for Rate {
         Ok(Self::from_text(text))
     }
 
+    fn correct_text(text: &str) -> Option<String> {
+        let (count, unit) = text.split_once("/").or_else(|| text.split_once(" per "))?;
+        let unit = unit.trim().to_ascii_lowercase();
+        Some(format!("{}/{}", count.trim(), unit.strip_suffix('s').unwrap_or(&unit)))
+    }
+
     fn schema_pattern() -> Option<&'static str> {
-        Some("^[0-9]+/(s|min|h|d)$")
+        Some("^[0-9]+/(s|sec|second|min|m|minute|h|hour|d|day)$")
     }
 }
 
-const RATE_UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
+/// The names of the units and their seconds; the first name of each is the one that is shown.
+const RATE_UNITS: [(&str, u64); 10] = [
+    ("s", 1),
+    ("sec", 1),
+    ("second", 1),
+    ("min", 60),
+    ("m", 60),
+    ("minute", 60),
+    ("h", 3_600),
+    ("hour", 3_600),
+    ("d", 86_400),
+    ("day", 86_400),
+];

@@ -99,12 +99,12 @@ fn syntax_faults_stand_beside_the_others_without_their_echoes() {
         // An unclosed quote invalidates only its own line.
         (
             "[gateway]\nlisten = \"127.0.0.1\ndrain = 3",
-            &["2: invalid basic string", "3: gateway.drain: expected"][..],
+            &["2: the text has no closing quote", "3: gateway.drain: expected"][..],
         ),
         // An unquoted value is reported once, not also as a wrong type.
         (
             "[gateway]\nlisten = 127.0.0.1:1\n[servers.x]\ncomand = 1",
-            &["2: invalid float", "4: servers.x.comand: unknown key"],
+            &["2: a text needs quotes; write listen = ", "4: servers.x.comand: unknown key"],
         ),
         // An unclosed bracket invalidates the rest.
         (

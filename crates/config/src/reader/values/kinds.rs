@@ -31,10 +31,19 @@ impl<T: TextSetting> Setting for T {
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<T::Value> {
+        if let DeValue::Integer(number) = node.value
+            && let Some(right) = corrected_text::<T>(number.as_str(), reader)
+        {
+            node.report_kind::<T>(right, reader);
+            return None;
+        }
         let text = node.expect_plain_string::<T>(reader)?;
         match T::parse_text(text, reader) {
             Ok(Some(value)) => return Some(value),
-            Ok(None) => node.refuse_text::<T>(text, reader),
+            Ok(None) => {
+                let right = corrected_text::<T>(text, reader).unwrap_or_else(T::correction);
+                node.report_text::<T>(text, right, reader);
+            }
             Err(problem) => node.report_fault(reader, problem),
         }
         None
@@ -46,6 +55,12 @@ impl<T: TextSetting> Setting for T {
             None => json!({ "type": "string" }),
         }
     }
+}
+
+/// The correction that shows the likely meaning of a text, if it has one.
+fn corrected_text<T: TextSetting>(text: &str, reader: &ConfigReader<'_>) -> Option<String> {
+    let right = T::correct_text(text)?;
+    matches!(T::parse_text(&right, reader), Ok(Some(_))).then(|| format!("write {right:?}"))
 }
 
 /// An optional value; with [`Setting::OFF`], `"off"` sets it to `None` explicitly.
@@ -103,6 +118,10 @@ impl<S: Setting> Setting for Vec<S> {
 
     fn example_value() -> String {
         format!("[{}]", S::example_value())
+    }
+
+    fn correction() -> String {
+        format!("write a list, such as {}", Self::example_value())
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {

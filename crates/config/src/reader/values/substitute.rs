@@ -75,7 +75,7 @@ impl ConfigNode<'_> {
             }
             append_piece(&mut pieces, written(before));
             let Some(end) = from.find('}') else {
-                self.report_fault(reader, SettingFault::Substitution);
+                self.report_fault(reader, SettingFault::Substitution { name: None });
                 return None;
             };
             let piece = self.substituted_piece(from.get(2..end).unwrap_or(""), allowed, reader);
@@ -110,7 +110,10 @@ impl ConfigNode<'_> {
             Some(("header" | "claim", _)) if allowed < CallReferences::HeadersAndClaims => {
                 Err(SettingFault::CallReference)
             }
-            _ => Err(SettingFault::Substitution),
+            _ => {
+                let name = is_env_name(inside).then(|| inside.to_owned());
+                Err(SettingFault::Substitution { name })
+            }
         };
         let value = value.map_err(|problem| self.report_fault(reader, problem)).ok()?;
         reader.secrets.push((self.key.clone(), Secret::new(value.clone())));
@@ -157,7 +160,7 @@ impl Setting for SubstitutedText {
     }
 
     fn example_value() -> String {
-        Secret::example_value()
+        "\"value\"".into()
     }
 
     fn correction() -> String {

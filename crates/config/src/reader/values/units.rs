@@ -25,6 +25,14 @@ impl TextSetting for Duration {
         if duration > MAX_DURATION { Err(range_problem("0s", "366d")) } else { Ok(Some(duration)) }
     }
 
+    fn correct_text(text: &str) -> Option<String> {
+        correct_unit(
+            text,
+            &[("sec", "s"), ("min", "m"), ("hour", "h"), ("hr", "h"), ("day", "d")],
+            "s",
+        )
+    }
+
     fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+(ms|s|m|h|d)$")
     }
@@ -45,6 +53,10 @@ impl TextSetting for DurationSetting {
             Some(Duration::ZERO) => Err(range_problem("1ms", "366d")),
             other => Ok(other),
         }
+    }
+
+    fn correct_text(text: &str) -> Option<String> {
+        <Duration as TextSetting>::correct_text(text)
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -72,6 +84,10 @@ impl TextSetting for SizeSetting {
         }
     }
 
+    fn correct_text(text: &str) -> Option<String> {
+        correct_unit(text, &[("k", "KiB"), ("m", "MiB"), ("g", "GiB"), ("b", "B")], "B")
+    }
+
     fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+(B|KiB|MiB|GiB)$")
     }
@@ -94,6 +110,10 @@ impl TextSetting for PercentSetting {
         }
     }
 
+    fn correct_text(text: &str) -> Option<String> {
+        correct_unit(text, &[("percent", "%"), ("%", "%")], "%")
+    }
+
     fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+%$")
     }
@@ -105,6 +125,20 @@ pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (digits, worth) = split_quantity(text, units)?;
     let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_whole.then(|| digits.parse().unwrap_or(u64::MAX).saturating_mul(worth))
+}
+
+/// Replaces the spelling of a unit by the unit with the same beginning: `5 minutes` becomes `5m`. A
+/// number alone has the `plain` unit.
+fn correct_unit(text: &str, spellings: &[(&str, &str)], plain: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = unit.trim_start();
+    if unit.is_empty() {
+        return Some(format!("{digits}{plain}"));
+    }
+    let spelled = spellings.iter().find(|(spelling, _)| unit.starts_with(spelling));
+    Some(format!("{digits}{}", spelled.map_or(unit, |(_, unit)| unit)))
 }
 
 fn range_problem(min: &str, max: &str) -> SettingFault {

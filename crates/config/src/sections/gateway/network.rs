@@ -22,6 +22,21 @@ impl TextSetting for SocketAddr {
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         Ok(text.parse().ok())
     }
+
+    fn correct_text(text: &str) -> Option<String> {
+        if text.parse::<u16>().is_ok() {
+            return Some(format!("127.0.0.1:{text}"));
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Some(Self::new(address, 8080).to_string());
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        match host {
+            "" | "localhost" => Some(format!("127.0.0.1:{port}")),
+            "*" => Some(format!("0.0.0.0:{port}")),
+            _ => None,
+        }
+    }
 }
 
 /// A host name, optionally with a port, in lower case.
@@ -35,6 +50,11 @@ impl TextSetting for HostSetting {
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
         Ok(is_host(text).then(|| text.to_ascii_lowercase()))
+    }
+
+    fn correct_text(text: &str) -> Option<String> {
+        let (_, after) = text.split_once("://").unwrap_or(("", text));
+        after.split(['/', '?', '#']).next().map(str::to_owned)
     }
 }
 

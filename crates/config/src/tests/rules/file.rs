@@ -153,7 +153,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\ndrain = 10",
-        "2: gateway.drain: expected a duration, found an integer; write a whole number with ms, s, m, h or d, such as \"30s\"",
+        "2: gateway.drain: expected a duration, found an integer; write \"10s\"",
     ),
     (
         "[gateway]\ndrain = \"367d\"",
@@ -173,7 +173,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\nallowed_hosts = [\"http://x\"]",
-        "2: gateway.allowed_hosts[0]: \"http://x\" is not a host name; write a name without scheme and path, such as \"mcp.example.com\"",
+        "2: gateway.allowed_hosts[0]: \"http://x\" is not a host name; write \"x\"",
     ),
     (
         "[gateway]\nallowed_origins = [\"x\"]",
@@ -181,7 +181,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway.limits]\nbody = \"4MB\"",
-        "2: gateway.limits.body: \"4MB\" is not a size; write a whole number with B, KiB, MiB or GiB, such as \"4MiB\"",
+        "2: gateway.limits.body: \"4MB\" is not a size; write \"4MiB\"",
     ),
     (
         "[gateway.limits]\nbody = \"3GiB\"",

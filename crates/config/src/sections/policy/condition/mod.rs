@@ -28,6 +28,7 @@ use cel::common::types::CelBool;
 use cel::common::value::Val;
 use cel::{Context, Env, IdedExpr, Value};
 
+use crate::faults::FoundProblem;
 use crate::faults::condition::{self, ConditionFault, LocatedFault};
 use crate::faults::problem::SettingFault;
 use crate::reader::setting::Setting;
@@ -202,7 +203,8 @@ impl Setting for Condition {
                 let span = node.span_within(text, at.clone());
                 let place = text.get(..at.start).map_or(0, |before| before.chars().count()) + 1;
                 let problem = SettingFault::Condition { fault, place };
-                reader.report_fault(span, &node.key, problem);
+                let (shown, key) = (node.span.clone(), node.key.clone());
+                reader.found.push(FoundProblem { span, shown, key, problem });
                 None
             }
         }
