@@ -177,7 +177,7 @@ mod tests {
         let expired = CertificateError::ExpiredContext {
             time: rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::ZERO),
             not_after: rustls::pki_types::UnixTime::since_unix_epoch(
-                std::time::Duration::from_secs(1_706_745_600),
+                std::time::Duration::from_hours(474_096),
             ),
         };
         assert_eq!(

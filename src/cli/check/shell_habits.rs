@@ -129,8 +129,8 @@ fn describe_missing(program: &str, written: &str, folders: &[PathBuf]) -> Option
     }
     if rest.is_empty() {
         let place = if program.contains('/') { "" } else { " in PATH" };
-        let provider = PROVIDERS.iter().find(|(name, _)| *name == program);
-        let install = provider.map(|(_, it)| format!(": install {it}")).unwrap_or_default();
+        let source = PROGRAM_SOURCES.iter().find(|(name, _)| *name == program);
+        let install = source.map(|(_, it)| format!(": install {it}")).unwrap_or_default();
         return Some(format!("there is no program {program:?}{place}{install}"));
     }
     let args: Vec<String> = rest.iter().map(|word| format!("{word:?}")).collect();
@@ -141,7 +141,7 @@ fn describe_missing(program: &str, written: &str, folders: &[PathBuf]) -> Option
 }
 
 /// Programs that start servers, and the software with them.
-const PROVIDERS: [(&str, &str); 6] = [
+const PROGRAM_SOURCES: [(&str, &str); 6] = [
     ("npx", "Node.js"),
     ("node", "Node.js"),
     ("uvx", "uv"),

@@ -150,13 +150,11 @@ fn loaded_file(source: Option<&ConfigSource>, expiries: Vec<Expiry>) -> LoadedFi
 
 /// Locates faults in the file of the configuration.
 fn locate_faults(path: &Path, faults: Vec<LateFault>) -> ServeError {
-    match ConfigSource::open(path) {
-        Ok(source) => ServeError::Faults(ConfigFaults::of_late(&source, faults)),
-        Err(_) => {
-            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            ServeError::Settings(lines.join("\ntrunkline: "))
-        }
+    if let Ok(source) = ConfigSource::open(path) {
+        return ServeError::Faults(ConfigFaults::of_late(&source, faults));
     }
+    let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    ServeError::Settings(lines.join("\ntrunkline: "))
 }
 
 fn levels(config: &Config) -> LogLevels<'_> {

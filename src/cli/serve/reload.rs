@@ -133,14 +133,14 @@ impl Reloader {
     /// Reads the file and applies it, even if it weakens protection, because an operator requested
     /// it. Faults are reported in the log and the status, and the old configuration stays active.
     pub async fn reload(&self) -> ReloadOutcome {
-        let outcome = self.reload_for(ReloadCause::Operator).await;
+        let outcome = Box::pin(self.reload_for(ReloadCause::Operator)).await;
         outcome.unwrap_or(ReloadOutcome::Rejected)
     }
 
     /// Reads changed files and applies them, unless they weaken protection. Returns `None` without
     /// an effect if a file no longer had its stamp when it was read.
     pub(super) async fn reload_watched(&self, stamps: FileStamps) -> Option<ReloadOutcome> {
-        self.reload_for(ReloadCause::Watch(stamps)).await
+        Box::pin(self.reload_for(ReloadCause::Watch(stamps))).await
     }
 
     async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadOutcome> {

@@ -199,21 +199,21 @@ fn names_issuer_url(certificate: &X509Certificate<'_>) -> bool {
 
 /// Returns true if names and key ids allow that one certificate has issued the other (RFC 5280,
 /// 4.2.1.1 and 6.1.3). Signatures are not verified.
-fn is_issuer_of(issuer: &X509Certificate<'_>, issued: &X509Certificate<'_>) -> bool {
+fn is_issuer_of(issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {
     let own_id =
         issuer.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
             _ => None,
         });
     let wanted_id =
-        issued.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::AuthorityKeyIdentifier(ids) => {
                 ids.key_identifier.as_ref().map(|id| id.0)
             }
             _ => None,
         });
     let is_same_key = own_id.zip(wanted_id).is_none_or(|(own, wanted)| own == wanted);
-    issuer.subject().as_raw() == issued.issuer().as_raw() && is_same_key
+    issuer.subject().as_raw() == certificate.issuer().as_raw() && is_same_key
 }
 
 fn is_self_issued(certificate: &X509Certificate<'_>) -> bool {

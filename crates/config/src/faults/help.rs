@@ -13,6 +13,9 @@ impl SettingFault {
             }
             Self::Json => "`trunkline import FILE --write` takes over the servers of a JSON file",
             Self::Yaml => "write [servers.NAME] above the settings of a server, and key = value",
+            Self::NoProfile { .. } => "add a [profiles.NAME], or write \"default\" for /mcp itself",
+            Self::NoServer { .. } => "add a [servers.NAME], or remove it here",
+            Self::NoInterceptor { .. } => "add a [interceptors.NAME], or remove it here",
             Self::ServerName(_) => "rename the table, such as [servers.github]",
             Self::NoTarget => {
                 "add command = \"…\" for a child process, url = \"https://…\" for a server over \
@@ -35,6 +38,7 @@ impl SettingFault {
             Self::HeaderValue => "headers are one line of visible characters",
             Self::Twice
             | Self::TwoHeaderSources { .. }
+            | Self::Duplicate { .. }
             | Self::ManyReceivers
             | Self::ManyAuditSinks => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",

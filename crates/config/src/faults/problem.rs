@@ -443,28 +443,17 @@ impl SettingFault {
             Self::NotUtf8 => "is this a configuration of the gateway?".into(),
             Self::UnknownKey { meant, known } => suggest_choice(meant.as_deref(), known),
             Self::Choice { meant, choices, .. } => suggest_choice(meant.as_deref(), choices),
-            Self::NoProfile { meant, .. } => match meant {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "add a [profiles.NAME], or write \"default\" for /mcp itself".into(),
-            },
-            Self::NoServer { meant, .. } => match meant {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "add a [servers.NAME], or remove it here".into(),
-            },
+            Self::NoProfile { meant: Some(meant), .. }
+            | Self::NoServer { meant: Some(meant), .. }
+            | Self::NoInterceptor { meant: Some(meant), .. } => format!("did you mean `{meant}`?"),
             Self::Condition { fault, .. } => fault.help_text(),
-            Self::NoInterceptor { meant, .. } => match meant {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "add a [interceptors.NAME], or remove it here".into(),
-            },
-            Self::AtUse { help, .. } => help.clone(),
+            Self::AtUse { help, .. } | Self::Syntax { help: Some(help), .. } => help.clone(),
             Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("expected a value from {min} to {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
             Self::Duplicate { name, .. } if name.starts_with('[') => {
                 "rename one, or merge them".into()
             }
-            Self::Duplicate { .. } => "keep one of them".into(),
-            Self::Syntax { help: Some(help), .. } => help.clone(),
             Self::Substitution { name: Some(name) } => format!("write ${{env:{name}}}"),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
             Self::More { .. } => "fix the faults above, then check again".into(),

@@ -53,7 +53,7 @@ impl TextSetting for Rate {
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        let (count, unit) = text.split_once("/").or_else(|| text.split_once(" per "))?;
+        let (count, unit) = text.split_once('/').or_else(|| text.split_once(" per "))?;
         let unit = unit.trim().to_ascii_lowercase();
         Some(format!("{}/{}", count.trim(), unit.strip_suffix('s').unwrap_or(&unit)))
     }

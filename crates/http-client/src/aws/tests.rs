@@ -82,16 +82,16 @@ fn time() -> Timestamp {
 }
 
 /// Signs a request, and returns its `Authorization`.
-fn authorization(signer: &AwsSigner, signed: (&str, &str, &str), more: &[(&str, &str)]) -> String {
-    let (method, uri, body) = signed;
+fn authorization(signer: &AwsSigner, sent: (&str, &str, &str), more: &[(&str, &str)]) -> String {
+    let (method, uri, body) = sent;
     let (uri, method) = (uri.parse().unwrap(), method.parse().unwrap());
     let host = HeaderValue::from_static(SUITE_HOST);
     let request =
         SignableRequest { method: &method, uri: &uri, host: &host, body: body.as_bytes() };
     let pairs = more.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    let signed = signer.sign_at(time(), &request, &pairs.collect()).unwrap();
-    assert!(signed.values().all(HeaderValue::is_sensitive));
-    signed[AUTHORIZATION].to_str().unwrap().to_owned()
+    let headers = signer.sign_at(time(), &request, &pairs.collect()).unwrap();
+    assert!(headers.values().all(HeaderValue::is_sensitive));
+    headers[AUTHORIZATION].to_str().unwrap().to_owned()
 }
 
 fn signature_of(authorization: &str) -> &str {

@@ -26,11 +26,11 @@ impl TextSetting for Duration {
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        correct_unit(
+        Some(correct_unit(
             text,
             &[("sec", "s"), ("min", "m"), ("hour", "h"), ("hr", "h"), ("day", "d")],
             "s",
-        )
+        ))
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -85,7 +85,7 @@ impl TextSetting for SizeSetting {
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        correct_unit(text, &[("k", "KiB"), ("m", "MiB"), ("g", "GiB"), ("b", "B")], "B")
+        Some(correct_unit(text, &[("k", "KiB"), ("m", "MiB"), ("g", "GiB"), ("b", "B")], "B"))
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -111,7 +111,7 @@ impl TextSetting for PercentSetting {
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        correct_unit(text, &[("percent", "%"), ("%", "%")], "%")
+        Some(correct_unit(text, &[("percent", "%"), ("%", "%")], "%"))
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -129,16 +129,16 @@ pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// Replaces the spelling of a unit by the unit with the same beginning: `5 minutes` becomes `5m`. A
 /// number alone has the `plain` unit.
-fn correct_unit(text: &str, spellings: &[(&str, &str)], plain: &str) -> Option<String> {
+fn correct_unit(text: &str, spellings: &[(&str, &str)], plain: &str) -> String {
     let text = text.trim().to_ascii_lowercase();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = unit.trim_start();
     if unit.is_empty() {
-        return Some(format!("{digits}{plain}"));
+        return format!("{digits}{plain}");
     }
     let spelled = spellings.iter().find(|(spelling, _)| unit.starts_with(spelling));
-    Some(format!("{digits}{}", spelled.map_or(unit, |(_, unit)| unit)))
+    format!("{digits}{}", spelled.map_or(unit, |(_, unit)| unit))
 }
 
 fn range_problem(min: &str, max: &str) -> SettingFault {
