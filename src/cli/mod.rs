@@ -276,9 +276,13 @@ const OPEN_GATEWAY_WARNING: &str = "other machines can reach the gateway without
     (see `trunkline key`), or set gateway.anonymous = \"anyone\" if a proxy in front of the \
     gateway authenticates clients";
 
-/// The warning for admin pages of this machine that answer to any host.
-const ANY_ADMIN_HOST_WARNING: &str = "admin.allowed_hosts: with \"*\", web pages in a browser of this machine \
-    can read the admin pages (DNS rebinding): list the host names instead";
+/// The warning for admin pages that answer to any host.
+const ANY_ADMIN_HOST_WARNING: &str = "admin.allowed_hosts: with \"*\", web pages in a browser that reaches the \
+    address can read the admin pages (DNS rebinding): list the host names instead";
+
+/// The warning for admin pages that other machines can reach.
+const PUBLIC_ADMIN_WARNING: &str = "admin.listen: other machines can reach the admin pages, which need no key: \
+    let only your own network reach the port";
 
 /// A failing exit code; unlike `ExitCode` it can be a constant.
 #[derive(Debug, Clone, Copy)]

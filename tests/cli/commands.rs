@@ -219,18 +219,20 @@ fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused(
 }
 
 #[test]
-fn check_warns_of_admin_pages_that_rebound_names_can_read() {
+fn check_warns_of_admin_pages_that_rebound_names_or_other_machines_can_read() {
     let folder = tempfile::tempdir().unwrap();
-    for (admin, is_warned) in [
-        ("listen = \"127.0.0.1:8081\"\nallowed_hosts = [\"*\"]", true),
-        ("listen = \"0.0.0.0:8081\"\nallowed_hosts = [\"*\"]", false),
-        ("listen = \"0.0.0.0:8081\"", false),
-        ("allowed_hosts = [\"10.0.0.0/8\", \"admin.example.com\"]", false),
+    for (admin, is_rebindable, is_public) in [
+        ("listen = \"127.0.0.1:8081\"\nallowed_hosts = [\"*\"]", true, false),
+        ("listen = \"0.0.0.0:8081\"\nallowed_hosts = [\"*\"]", true, true),
+        ("listen = \"0.0.0.0:8081\"", false, true),
+        ("listen = \"off\"\nallowed_hosts = [\"*\"]", false, false),
+        ("allowed_hosts = [\"10.0.0.0/8\", \"admin.example.com\"]", false, false),
     ] {
         let config = file(folder.path(), &format!("[admin]\n{admin}\n"));
         let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
         let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
-        assert_eq!(warned.contains("warning: admin.allowed_hosts: "), is_warned, "{warned}");
+        assert_eq!(warned.contains("warning: admin.allowed_hosts: "), is_rebindable, "{warned}");
+        assert_eq!(warned.contains("warning: admin.listen: "), is_public, "{warned}");
     }
     let config = file(folder.path(), "[gateway]\nallowed_hosts = [\"*\"]\n");
     trunkline(&["check", "--config", &config])

@@ -72,6 +72,16 @@ impl Ran {
         self
     }
 
+    /// Checks that standard output has these words, and standard error at most warnings of programs
+    /// that this machine does not have.
+    #[track_caller]
+    fn prints_beside_missing_programs(mut self, words: &[&str]) -> Self {
+        let stderr = String::from_utf8(std::mem::take(&mut self.0.stderr)).unwrap();
+        let other = stderr.lines().find(|line| !line.contains(".command: there is no program "));
+        assert_eq!(other, None, "{stderr}");
+        self.prints(words)
+    }
+
     fn said(&self) -> String {
         String::from_utf8(self.0.stdout.clone()).unwrap()
     }

@@ -132,6 +132,25 @@ async fn a_certificate_that_clients_refuse_replaces_no_valid_one() {
 }
 
 #[tokio::test]
+async fn an_expired_client_ca_lets_no_expired_certificate_replace_a_valid_one() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path(), expired());
+    std::fs::rename(folder.path().join("leaf.pem"), folder.path().join("ca.pem")).unwrap();
+    write_pair(folder.path(), midnight_in(300));
+    let place = folder.path().display();
+    let builder = || {
+        Gateway::alone().gateway(&format!(
+            "tls = {{ cert = '{place}/leaf.pem', key = '{place}/leaf.key', client_ca = '{place}/ca.pem' }}"
+        ))
+    };
+    let gateway = builder().start().await;
+    write_pair(folder.path(), midnight_in(200));
+    assert_eq!(gateway.reload(builder()).await, ReloadOutcome::Unchanged);
+    write_pair(folder.path(), expired());
+    assert_eq!(gateway.reload(builder()).await, ReloadOutcome::Rejected);
+}
+
+#[tokio::test]
 async fn a_setting_that_moves_to_another_line_is_no_change() {
     let folder = tempfile::tempdir().unwrap();
     write_pair(folder.path(), midnight_in(20));

@@ -15,8 +15,8 @@ use super::definitions::openapi::{apis_of, survey_now};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
 use super::serve::settings;
 use super::{
-    ANY_ADMIN_HOST_WARNING, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING, ReadFile,
-    print_error, print_faults, report_error, write_to_stdout,
+    ANY_ADMIN_HOST_WARNING, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
+    PUBLIC_ADMIN_WARNING, ReadFile, print_error, print_faults, report_error, write_to_stdout,
 };
 use crate::admin::{key_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
@@ -65,6 +65,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     if config.admin.is_rebindable() {
         print_error(&format!("warning: {ANY_ADMIN_HOST_WARNING}"));
+    }
+    if config.admin.is_reachable_by_others() {
+        print_error(&format!("warning: {PUBLIC_ADMIN_WARNING}"));
     }
     for server in &config.servers {
         for header in forwarded_credentials(server) {

@@ -23,15 +23,17 @@ pub(crate) fn describe_home_paths(file: &Path) -> Vec<String> {
     found
 }
 
-/// Describes the texts of servers with `$NAME`, which are sent as they are. Names the variable, never
-/// the text around it.
+/// Describes the texts of servers with `$NAME`, which are sent as they are. Omits the texts, which may
+/// hold secrets.
 pub(crate) fn describe_shell_variables(file: &Path) -> Vec<String> {
     let mut found = Vec::new();
     visit_texts(file, &mut |key, text| {
         let has_variables = key.starts_with("servers.")
-            && ["headers", "env", "args", "url"].iter().any(|it| has_segment(key, it));
-        if let Some(name) = shell_variable(text).filter(|_| has_variables) {
-            found.push(format!("{key}: `${name}` is sent as it is: write ${{env:{name}}}"));
+            && ["headers", "env", "url"].iter().any(|it| has_segment(key, it));
+        if has_variables && names_shell_variable(text) {
+            found.push(format!(
+                "{key}: variables of a shell have no value here: write ${{env:NAME}} for $NAME"
+            ));
         }
     });
     found
@@ -41,16 +43,14 @@ fn has_segment(key: &str, segment: &str) -> bool {
     key.split(['.', '[']).any(|it| it == segment)
 }
 
-/// The first name after a `$`, if it looks like the name of a variable.
-fn shell_variable(text: &str) -> Option<&str> {
-    text.match_indices('$').find_map(|(at, _)| {
-        let rest = text.get(at + 1..)?;
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-        let name = rest.get(..end)?;
-        let is_name = name.len() > 1
-            && name.starts_with(|c: char| c.is_ascii_uppercase())
-            && !name.contains(|c: char| c.is_ascii_lowercase());
-        is_name.then_some(name)
+/// Returns true if a word of the text begins with `$` and looks like the name of a variable.
+fn names_shell_variable(text: &str) -> bool {
+    text.split([' ', '=', ':', ',', '"', '/']).any(|word| {
+        word.strip_prefix('$').is_some_and(|name| {
+            name.len() > 1
+                && name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.bytes().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_')
+        })
     })
 }
 
@@ -173,15 +173,17 @@ mod tests {
 
     #[test]
     fn a_variable_of_a_shell_is_found() {
-        for (text, name) in [
-            ("Bearer $GITHUB_TOKEN", Some("GITHUB_TOKEN")),
-            ("$A_1/x", Some("A_1")),
-            ("$", None),
-            ("costs $5 or $x", None),
-            ("${env:TOKEN}", None),
-            ("$Name", None),
+        for (text, is_found) in [
+            ("Bearer $GITHUB_TOKEN", true),
+            ("$A_1/x", true),
+            ("https://h/$KEY", true),
+            ("$", false),
+            ("costs $5 or $x", false),
+            ("Pa55$WORD99", false),
+            ("${env:TOKEN}", false),
+            ("$Name", false),
         ] {
-            assert_eq!(shell_variable(text), name, "{text}");
+            assert_eq!(names_shell_variable(text), is_found, "{text}");
         }
     }
 

@@ -44,7 +44,10 @@ use crate::telemetry::otel::Otel;
 use crate::text::error_chain;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
-use super::{ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, print_error, report_error};
+use super::{
+    ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, print_error,
+    report_error,
+};
 pub use reload::Reloader;
 
 /// Reason that the gateway did not start.
@@ -342,6 +345,9 @@ impl Running {
             tracing::info!("status is at http://{admin}/status");
             if config.admin.is_rebindable() {
                 tracing::warn!("{ANY_ADMIN_HOST_WARNING}");
+            }
+            if config.admin.is_reachable_by_others() {
+                tracing::warn!("{PUBLIC_ADMIN_WARNING}");
             }
         }
     }

@@ -345,12 +345,15 @@ impl Reloader {
         if faults.is_empty() || is_in_use {
             return Ok(());
         }
+        let running = settings.tls.as_ref().map(|running| settings::judge_own(running, tls).faults);
+        // Each of the files is compared with its predecessor.
+        let is_no_worse = running.is_some_and(|running| {
+            faults.iter().all(|fault| running.iter().any(|own| own.key == fault.key))
+        });
         let faults = located_lines(source, faults.clone());
-        let is_no_worse = settings
-            .tls
-            .as_ref()
-            .is_some_and(|running| !settings::judge_own(running, tls).faults.is_empty());
         if !is_no_worse {
+            let tls_files = [&tls.cert, &tls.key].into_iter().chain(&tls.client_ca).cloned();
+            *self.refused.lock() = config.files.iter().cloned().chain(tls_files).collect();
             return Err(faults.into());
         }
         for fault in faults {

@@ -124,8 +124,9 @@ fn judge_completeness(
         let parsed = parse_x509_certificate(der);
         parsed.is_ok_and(|(_, ca)| !is_self_issued(&ca) && is_issuer_of(&ca, last))
     };
-    // Public CAs issue from intermediate CAs only.
-    if is_public(last) || (around.nearby)().iter().any(is_intermediate) {
+    // Public CAs issue certificates of servers from intermediate CAs only. The issuer of a CA may be
+    // a root that is in the stores of clients and not in this system's.
+    if (is_public(last) && !last.is_ca()) || (around.nearby)().iter().any(is_intermediate) {
         report.faults.push(CertificateFault::Incomplete { issuer: issuer_of(last) });
     } else if names_issuer_url(last) {
         report.unknown_issuer = Some(issuer_of(last));

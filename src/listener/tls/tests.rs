@@ -191,15 +191,17 @@ fn a_chain_is_judged_by_validity_order_and_completeness() {
 #[test]
 fn a_missing_intermediate_is_certain_for_public_certificates_only() {
     let between = authority("between", Some(&authority("root", None)));
-    let with = |oid: &[u64], content: &[u8]| {
+    let with_ca = |is_ca: IsCa, oid: &[u64], content: &[u8]| {
         let extension = CustomExtension::from_oid_content(oid, content.to_vec());
-        leaf(&between, |params| params.custom_extensions.push(extension))
+        leaf(&between, |params| {
+            params.custom_extensions.push(extension);
+            params.is_ca = is_ca;
+        })
     };
+    let with = |oid: &[u64], content: &[u8]| with_ca(IsCa::NoCa, oid, content);
     // A policy of the CA/Browser Forum, 2.23.140.1.2.1.
-    let policy = with(
-        &[2, 5, 29, 32],
-        &[0x30, 0x0a, 0x30, 0x08, 0x06, 0x06, 0x67, 0x81, 0x0c, 0x01, 0x02, 0x01],
-    );
+    let forum_policy = [0x30, 0x0a, 0x30, 0x08, 0x06, 0x06, 0x67, 0x81, 0x0c, 0x01, 0x02, 0x01];
+    let policy = with(&[2, 5, 29, 32], &forum_policy);
     // An access description of `caIssuers` with the URL `x:`.
     let access = [0x30, 16, 0x30, 14, 6, 8, 0x2b, 6, 1, 5, 5, 7, 0x30, 2, 0x86, 2, b'x', b':'];
     let private = with(&[1, 3, 6, 1, 5, 5, 7, 1, 1], &access);
@@ -207,6 +209,9 @@ fn a_missing_intermediate_is_certain_for_public_certificates_only() {
     let report = inspect(&[&policy], &[], &[]);
     assert_eq!(report.faults, [CertificateFault::Incomplete { issuer: "CN=between".to_owned() }]);
     assert_eq!(inspect(&[&policy], &[], &[&between]).faults, [], "it is a root of the system");
+    let ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let intermediate = with_ca(ca, &[2, 5, 29, 32], &forum_policy);
+    assert_eq!(inspect(&[&intermediate], &[], &[]).faults, [], "its issuer may be a root");
     let report = inspect(&[&private], &[], &[]);
     assert_eq!(report.faults, []);
     assert_eq!(report.unknown_issuer.as_deref(), Some("CN=between"));

@@ -71,10 +71,15 @@ impl Gateway {
         unknown: Failure,
         mark: impl FnOnce() -> CredentialMark,
     ) -> Failure {
+        let has_credential = !matches!(unknown, Failure::TokenMissing);
         let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
         record::count_refusal(&self.metrics, &failure);
         tracing::debug!(%address, reason = failure.wire().label, %failure, "refused");
-        self.refused_logins.note(address, &failure, mark);
+        // A request without a token is no refused login: clients begin each login with one, to find
+        // the authorization server (RFC 9728, section 5).
+        if has_credential {
+            self.refused_logins.note(address, &failure, mark);
+        }
         failure
     }
 

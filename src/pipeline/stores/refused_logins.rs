@@ -63,18 +63,12 @@ struct DueLines {
 impl RefusedLogins {
     /// Notes a refusal, and logs it if it is the first of its address. `mark` is called only if the
     /// refusal is logged, now or later.
-    ///
-    /// A request without a token is no refused login: clients begin each login with one, to find
-    /// the authorization server (RFC 9728, section 5).
     pub(crate) fn note(
         self: &Arc<Self>,
         address: IpAddr,
         failure: &Failure,
         mark: impl FnOnce() -> CredentialMark,
     ) {
-        if matches!(failure, Failure::TokenMissing) {
-            return;
-        }
         let describe = || RefusedLogin {
             address,
             reason: failure.wire().label,

@@ -222,7 +222,7 @@ pub enum SettingFault {
     /// A `${…}` of no known kind, or one that is not closed.
     #[error("unknown substitution after `${{`, expected `env:`, `file:` or `command:`")]
     Substitution {
-        /// The text in the braces, if it can be the name of an environment variable.
+        /// The text in the braces, if it is the name of an environment variable.
         name: Option<String>,
     },
     /// A substitution in a setting that does not support it.

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use trunkline_core::text::{clip, escape_controls};
+
 use super::problem::SettingFault;
 
 /// Recognises a file in another language than TOML; `None` for any other.
@@ -57,7 +59,7 @@ pub(super) fn explain_message(text: &str, message: &str, span: &Range<usize>) ->
     if is_bare && value.ends_with(rest.trim()) {
         return SettingFault::Syntax {
             message: "a text needs quotes".into(),
-            help: Some(format!("write {key} = \"…\"")),
+            help: Some(format!("write {} = \"…\"", escape_controls(clip(key, MAX_SHOWN_KEY)))),
         };
     }
     let message = match message.strip_suffix(", expected nothing").unwrap_or(message) {
@@ -76,4 +78,6 @@ fn line_around(text: &str, at: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
+/// The longest key in a text, in bytes.
+const MAX_SHOWN_KEY: usize = 60;
 const CURLY_QUOTES: [char; 5] = ['“', '”', '„', '‘', '’'];

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::call::{Answer, Question};
 use crate::clock;
@@ -119,13 +119,14 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     let mut sessions = shared.session.numbers();
     let mut session = *sessions.borrow();
     let mut reconnection = Reconnection::new();
+    let mut relisted_at: Option<Instant> = None;
     let mut first = true;
     let mut stands = Some(stands);
     loop {
         let current = *sessions.borrow_and_update();
         if std::mem::replace(&mut session, current) != current {
-            // The ids of events are those of a session.
-            reconnection.forget_last_event();
+            // The ids of events and the delay are those of a session.
+            reconnection = Reconnection::new();
         }
         let last_event_id = reconnection.last_event_id();
         let resumes = last_event_id.is_some();
@@ -135,9 +136,14 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
         match got {
             Ok(Some(mut events)) => {
                 // Changes during the interruption were missed. After an event id the server sends
-                // the missed messages, but not every server does.
+                // the missed messages, but not every server does. A server that is polled every few
+                // seconds is not asked for its lists as often.
                 if resumes {
-                    shared.inbox.missed_lists();
+                    let is_due = |at: Instant| at.elapsed() >= RESUMED_LIST_INTERVAL;
+                    if relisted_at.is_none_or(is_due) {
+                        relisted_at = Some(clock::now());
+                        shared.inbox.missed_lists();
+                    }
                 } else if !first {
                     shared.inbox.missed();
                 }
@@ -248,3 +254,5 @@ async fn follow(
 /// Time that the first call waits for the stream of an instance with a single client.
 const MIN_STREAM_WAIT: Duration = Duration::from_millis(100);
 const MAX_STREAM_WAIT: Duration = Duration::from_millis(500);
+/// The least time between the lists that follow resumed connections.
+const RESUMED_LIST_INTERVAL: Duration = Duration::from_mins(1);

@@ -111,7 +111,9 @@ impl ConfigNode<'_> {
                 Err(SettingFault::CallReference)
             }
             _ => {
-                let name = is_env_name(inside).then(|| inside.to_owned());
+                // Any other text may be a part of a secret.
+                let is_set = is_env_name(inside) && reader.surroundings.variable(inside).is_some();
+                let name = is_set.then(|| inside.to_owned());
                 Err(SettingFault::Substitution { name })
             }
         };

@@ -306,10 +306,14 @@ section! {
 
 impl AdminConfig {
     /// Returns true if a web page with a name that is rebound to this machine can read the admin
-    /// pages: they are for this machine, and accept any host.
+    /// pages: they accept any host.
     pub fn is_rebindable(&self) -> bool {
-        let is_own = self.listen.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        is_own && self.allowed_hosts.iter().any(|host| host == "*")
+        self.listen.is_some() && self.allowed_hosts.iter().any(|host| host == "*")
+    }
+
+    /// Returns true if other machines can reach the admin pages, which need no key.
+    pub fn is_reachable_by_others(&self) -> bool {
+        self.listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Reconnection {
     /// The server's reconnection delay.
     retry: Option<Duration>,
     backoff: Backoff,
+    /// True if the connection that has just ended had an event with another id.
+    advanced: bool,
     /// Duration of the connection that has just ended; `None` after an attempt without one.
     ran: Option<Duration>,
 }
@@ -29,7 +31,7 @@ impl Reconnection {
     /// Creates the state of a stream before its first connection.
     pub fn new() -> Self {
         let backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
-        Self { last_id: None, retry: None, backoff, ran: None }
+        Self { last_id: None, retry: None, backoff, advanced: false, ran: None }
     }
 
     /// Returns the value of `Last-Event-ID` for the next connection, if there is one.
@@ -46,7 +48,9 @@ impl Reconnection {
 
     /// Notes the end of a connection that lasted for `ran`.
     pub fn connection_ended<B>(&mut self, events: &SseReader<B>, ran: Duration) {
-        if let Some(id) = events.last_id() {
+        let id = events.last_id();
+        self.advanced = id.is_some_and(|id| self.last_id.as_ref().is_none_or(|last| last != id));
+        if let Some(id) = id {
             // A copy, because the id is a part of the last bytes of the connection.
             self.last_id = Some(Bytes::copy_from_slice(id));
         }
@@ -56,13 +60,13 @@ impl Reconnection {
 
     /// Returns the wait before the next attempt.
     ///
-    /// A server that ends its connections with an id and a delay is polled in this way, so its delay
+    /// A server that ends its connections with a new id and a delay is polled in this way, so its delay
     /// is the wait. It has no upper bound: a client must not reconnect sooner (2025-11-25,
     /// Transports, "Sending Messages to the Server"). Other waits grow, up to a minute, until a
     /// connection lasts that long, and are at least the delay.
     pub fn next_wait(&mut self) -> Duration {
         match (self.ran.take(), self.retry) {
-            (Some(_), Some(retry)) if self.last_event_id().is_some() => {
+            (Some(_), Some(retry)) if self.advanced && self.last_event_id().is_some() => {
                 self.backoff.reset();
                 retry.max(MIN_RECONNECT_DELAY)
             }
@@ -114,6 +118,7 @@ mod tests {
         assert_eq!(stream.last_event_id().unwrap(), "1");
         assert_eq!(connection(&mut stream, "id: 2\nretry: 0\n\n").await, MIN_RECONNECT_DELAY);
         assert_eq!(stream.last_event_id().unwrap(), "2");
+        assert_eq!(connection(&mut stream, "id: 2\nretry: 0\n\n").await, SECOND, "nothing new");
     }
 
     #[tokio::test]
