@@ -21,7 +21,7 @@ use super::{TRUNKLINE, limits, next, next_call, returned, run, script, start};
 fn probe(what: &str, further: &[&str]) -> Result<String, i32> {
     let limits = serde_json::to_string(&limits()).unwrap();
     let mut command = Command::new("timeout");
-    command.args(["--signal=ALRM", "30", TRUNKLINE, "run-code", "--limits", &limits]);
+    command.args(["--signal=ALRM", "300", TRUNKLINE, "run-code", "--limits", &limits]);
     command.args(["--probe", what]).args(further).stdin(Stdio::null());
     let output = command.output().unwrap();
     // `timeout` ends by the signal that ended the program, or with its number and 128.
