@@ -54,7 +54,7 @@ async fn start(code: &str, limits: ScriptLimits) -> RunningScript {
 }
 
 async fn next(running: &mut RunningScript) -> ScriptEvent {
-    tokio::time::timeout(Duration::from_secs(300), running.next()).await.expect("it goes on")
+    tokio::time::timeout(Duration::from_mins(5), running.next()).await.expect("it goes on")
 }
 
 async fn next_call(running: &mut RunningScript) -> ScriptCall {
