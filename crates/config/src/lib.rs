@@ -252,7 +252,7 @@ impl Config {
     pub fn is_open_to_anyone(&self) -> bool {
         !self.authenticates()
             && self.gateway.anonymous == AnonymousAccess::Loopback
-            && checks::listeners::is_reachable_by_others(self.gateway.listen)
+            && sections::gateway::network::is_reachable_by_others(self.gateway.listen)
     }
 
     /// Returns true if larger results of any tool are kept.

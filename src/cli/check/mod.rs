@@ -5,7 +5,6 @@ pub(crate) mod pattern_habits;
 pub(crate) mod scan;
 pub(crate) mod shell_habits;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -29,7 +28,9 @@ use crate::text::escape_controls;
 use denials::{configured_elements, describe_denials};
 use pattern_habits::describe_foreign_patterns;
 use scan::scan_servers;
-use shell_habits::{describe_home_paths, describe_missing_programs, describe_shell_variables};
+use shell_habits::{
+    describe_home_paths, describe_missing_programs, describe_shell_variables, parse_written,
+};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -57,7 +58,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if let Err(code) = check_use(args, &source, &config) {
         return code;
     }
-    if is_blank(&common.config.path) {
+    let text = String::from_utf8_lossy(&source.bytes);
+    if is_blank(&text) {
         print_error("warning: the file is empty: add a server (trunkline add --help)");
     }
     if config.is_open_to_anyone() {
@@ -84,10 +86,11 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     for remark in survey_rules(&config) {
         print_error(&format!("warning: {remark}"));
     }
-    for remark in describe_home_paths(&common.config.path) {
+    let written = parse_written(&text);
+    for remark in describe_home_paths(&written) {
         print_error(&format!("warning: {remark}"));
     }
-    for remark in describe_shell_variables(&common.config.path) {
+    for remark in describe_shell_variables(&written) {
         print_error(&format!("warning: {remark}"));
     }
     for remark in describe_foreign_patterns(&config) {
@@ -165,9 +168,8 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
     Ok(())
 }
 
-/// Returns true if a file has no settings.
-fn is_blank(file: &Path) -> bool {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+/// Returns true if the text of a configuration has no settings.
+fn is_blank(text: &str) -> bool {
     text.lines().all(|line| matches!(line.trim_start().as_bytes().first(), None | Some(b'#')))
 }
 

@@ -10,9 +10,9 @@ use crate::config::{Config, ServerKind};
 
 /// Describes the texts of a configuration that begin with `~/`, by their keys. Omits the values,
 /// which may hold secrets.
-pub(crate) fn describe_home_paths(file: &Path) -> Vec<String> {
+pub(crate) fn describe_home_paths(written: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    visit_texts(file, &mut |key, text| {
+    visit_texts(written, "", &mut |key, text| {
         if names_home(text) {
             found.push(format!(
                 "{key}: `~` is not the home folder here: write the whole path, or \
@@ -25,9 +25,9 @@ pub(crate) fn describe_home_paths(file: &Path) -> Vec<String> {
 
 /// Describes the texts of servers with `$NAME`, which are sent as they are. Omits the texts, which may
 /// hold secrets.
-pub(crate) fn describe_shell_variables(file: &Path) -> Vec<String> {
+pub(crate) fn describe_shell_variables(written: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    visit_texts(file, &mut |key, text| {
+    visit_texts(written, "", &mut |key, text| {
         let has_variables = key.starts_with("servers.")
             && ["headers", "env", "url"].iter().any(|it| has_segment(key, it));
         if has_variables && names_shell_variable(text) {
@@ -54,26 +54,24 @@ fn names_shell_variable(text: &str) -> bool {
     })
 }
 
-/// Calls the function with the key and the value of each text of a file.
-fn visit_texts(file: &Path, visit: &mut dyn FnMut(&str, &str)) {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    if let Ok(table) = text.parse::<toml::Table>() {
-        visit_value(&Value::Table(table), "", visit);
-    }
+/// Parses the text of a configuration, without substitutions.
+pub(crate) fn parse_written(text: &str) -> Value {
+    Value::Table(text.trim_start_matches('\u{feff}').parse().unwrap_or_default())
 }
 
-fn visit_value(value: &Value, key: &str, visit: &mut dyn FnMut(&str, &str)) {
+/// Calls the function with the key and the value of each text.
+fn visit_texts(value: &Value, key: &str, visit: &mut dyn FnMut(&str, &str)) {
     match value {
         Value::String(text) => visit(key, text),
         Value::Array(values) => {
             for (index, value) in values.iter().enumerate() {
-                visit_value(value, &format!("{key}[{index}]"), visit);
+                visit_texts(value, &format!("{key}[{index}]"), visit);
             }
         }
         Value::Table(members) => {
             for (name, value) in members {
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                visit_value(value, &key, visit);
+                visit_texts(value, &key, visit);
             }
         }
         _ => {}

@@ -6,7 +6,7 @@ use toml::de::DeTable;
 
 use crate::faults::problem::SettingFault;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
-use crate::sections::gateway::network::HostSetting;
+use crate::sections::gateway::network::{HostSetting, is_reachable_by_others};
 use crate::sections::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 
 /// Each listener needs its own address, and that for clients allowed host names if other machines
@@ -76,9 +76,4 @@ pub(crate) fn addresses_collide(a: SocketAddr, b: SocketAddr) -> bool {
 /// guard against DNS rebinding would reject every request from them.
 pub(crate) fn lacks_allowed_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
     allowed_hosts.is_empty() && is_reachable_by_others(address)
-}
-
-/// Returns true if other machines can reach an address.
-pub(crate) fn is_reachable_by_others(address: SocketAddr) -> bool {
-    !address.ip().to_canonical().is_loopback()
 }

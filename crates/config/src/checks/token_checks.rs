@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use toml::de::DeTable;
 
-use super::listeners::is_reachable_by_others;
 use crate::Config;
 use crate::faults::issuer::IssuerFault;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::GatewayConfig;
+use crate::sections::gateway::network::is_reachable_by_others;
 use crate::sections::issuers::IssuerUrl;
 
 /// Checks `[issuers]`, `gateway.public_url`, and that clients can have the required scopes.
@@ -87,7 +87,7 @@ fn refuse_scopes(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
         let Some(node) = owner.find_node("scopes") else { continue };
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
         if node.expect_items::<Vec<String>>(quiet).is_some_and(|items| !items.is_empty()) {
-            node.report_fault(reader, IssuerFault::NobodyHasScopes.into());
+            node.report_fault(reader, IssuerFault::NoScopeHolder.into());
         }
     }
 }

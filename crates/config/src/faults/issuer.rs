@@ -32,7 +32,7 @@ pub enum IssuerFault {
     OfflineAccess,
     /// Scopes are needed, but no client can have one.
     #[error("scopes are needed, but there are neither `[clients]` nor `[issuers]`")]
-    NobodyHasScopes,
+    NoScopeHolder,
 }
 
 impl IssuerFault {
@@ -48,7 +48,7 @@ impl IssuerFault {
             }
             Self::ScopeName => "use visible ASCII characters without spaces, `\"` and `\\`",
             Self::OfflineAccess => "remove it",
-            Self::NobodyHasScopes => "add an [issuers.NAME] or a [clients.NAME], or remove them",
+            Self::NoScopeHolder => "add an [issuers.NAME] or a [clients.NAME], or remove them",
         }
     }
 }

@@ -33,7 +33,9 @@ use crate::reader::values::numbers::{CountSetting, NonZeroSetting, ShareSetting}
 use crate::reader::values::units::{DurationSetting, PercentSetting, SizeSetting};
 use crate::source::secret::Secret;
 use naming::{NameCase, NameFormat, NamingChoice};
-use network::{HostSetting, IconSetting, OperatorHostSetting, OriginSetting};
+use network::{
+    HostSetting, IconSetting, OperatorHostSetting, OriginSetting, is_reachable_by_others,
+};
 
 section! {
     /// The listener for clients, and settings for all of them.
@@ -313,7 +315,7 @@ impl AdminConfig {
 
     /// Returns true if other machines can reach the admin pages, which need no key.
     pub fn is_reachable_by_others(&self) -> bool {
-        self.listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
+        self.listen.is_some_and(is_reachable_by_others)
     }
 }
 

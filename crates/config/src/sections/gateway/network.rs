@@ -171,6 +171,11 @@ pub fn is_safe_url(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_own_machine(url))
 }
 
+/// Returns true if other machines can reach an address.
+pub(crate) fn is_reachable_by_others(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
 /// Returns true if a URL names this machine, by `localhost` or by a loopback address.
 pub fn is_own_machine(url: &Url) -> bool {
     match url.host() {
