@@ -15,6 +15,7 @@ fn client(name: &str, keys: &[&str]) -> ClientConfig {
         quota: None,
         groups: Vec::new(),
         scopes: Vec::new(),
+        role: None,
     }
 }
 

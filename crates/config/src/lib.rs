@@ -45,6 +45,7 @@ pub use sections::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use sections::confirm::ConfirmChoice;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
+pub use sections::gateway::admin::{AdminConfig, AdminRole, SocketPlace};
 pub use sections::gateway::audit::{AuditConfig, DigestChoice};
 pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
@@ -56,8 +57,8 @@ pub use sections::gateway::naming::{NameCase, NameFormat, NamingChoice};
 pub use sections::gateway::network::{is_own_machine, is_safe_url};
 pub use sections::gateway::vault::VaultConfig;
 pub use sections::gateway::{
-    AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
-    LogFormatChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
+    AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
+    ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
 pub use sections::interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,

@@ -2,7 +2,7 @@
 
 use crate::call::ProfileName;
 use crate::config::{
-    AnonymousAccess, ClientCertificates, ClientConfig, Config, IssuerConfig, RuleEffect,
+    AdminRole, AnonymousAccess, ClientCertificates, ClientConfig, Config, IssuerConfig, RuleEffect,
 };
 
 use super::LossList;
@@ -56,6 +56,9 @@ fn compare_client(
     if !covers_profiles(client.profiles.as_deref(), new.profiles.as_deref()) {
         losses.add(key("profiles"), LossFault::Widened);
     }
+    if !covers_role(client.role, new.role) {
+        losses.add(key("role"), LossFault::Widened);
+    }
     // A client that leaves a group escapes the deny rules for it.
     let denies = before.policy.rules.iter().any(|rule| {
         rule.effect == RuleEffect::Deny && (rule.groups.is_some() || rule.when.is_some())
@@ -67,12 +70,26 @@ fn compare_client(
     }
 }
 
+/// Returns true if a role is no higher than another.
+fn covers_role(before: Option<AdminRole>, after: Option<AdminRole>) -> bool {
+    match (before, after) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(before), Some(after)) => before.includes(after),
+    }
+}
+
 /// Compares the settings that decide which tokens of an issuer are accepted.
 fn compare_issuer(issuer: &IssuerConfig, new: &IssuerConfig, losses: &mut LossList) {
     let is_subset = |new: &[String], old: &[String]| new.iter().all(|one| old.contains(one));
+    let old_role = |group: &String| {
+        let mut found = issuer.roles.iter().filter(|(known, _)| known == group);
+        found.next().map(|(_, role)| *role)
+    };
     // Without `audience` only the URL of the endpoint is accepted, which is the strictest.
     let settings = [
         ("profiles", covers_profiles(issuer.profiles.as_deref(), new.profiles.as_deref())),
+        ("roles", new.roles.iter().all(|(group, role)| covers_role(old_role(group), Some(*role)))),
         ("audience", is_subset(&new.audience, &issuer.audience)),
         ("issuer_aliases", is_subset(&new.issuer_aliases, &issuer.issuer_aliases)),
         ("algorithms", new.algorithms.iter().all(|it| issuer.algorithms.contains(it))),

@@ -223,6 +223,8 @@ fn a_client_or_an_issuer_that_is_removed_or_may_use_more_is_a_loss() {
     assert_losses("", &client("a"), &[]);
     let more = "clients.a.profiles: the setting admits more than before";
     assert_weaker(&client("a"), "profiles = [\"default\"]", "", more);
+    let role = "clients.a.role: the setting admits more than before";
+    assert_weaker(&client("a"), "role = \"viewer\"", "role = \"operator\"", role);
     let denied =
         "[policy.rules.r]\neffect = \"deny\"\ngroups = [\"g\"]\n".to_owned() + &client("a");
     assert_weaker(&denied, "groups = [\"g\"]", "", "clients.a.groups: `g` is removed");

@@ -6,8 +6,9 @@ use toml::de::DeTable;
 
 use crate::faults::problem::SettingFault;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
+use crate::sections::gateway::admin::AdminConfig;
 use crate::sections::gateway::network::{HostSetting, is_reachable_by_others};
-use crate::sections::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
+use crate::sections::gateway::{AnonymousAccess, GatewayConfig};
 
 /// Each listener needs its own address, and that for clients allowed host names if other machines
 /// can reach it.

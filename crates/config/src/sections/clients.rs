@@ -11,6 +11,7 @@ use toml::de::DeValue;
 
 use trunkline_protocol::call::ProfileName;
 
+use super::gateway::admin::AdminRole;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::subject_name::SubjectName;
@@ -48,6 +49,8 @@ section! {
             groups: Vec<String> = [],
             /// The scopes of the client's keys.
             scopes: Vec<String> = [],
+            /// The client's rights at the [admin API](api.md). By default none.
+            role: Option<AdminRole>,
         }
     }
 }

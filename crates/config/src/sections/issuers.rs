@@ -9,6 +9,7 @@ use url::Url;
 
 use trunkline_protocol::call::ProfileName;
 
+use super::gateway::admin::AdminRole;
 use super::gateway::network::parse_safe_url;
 use super::named_tables::NameKey;
 use super::quota::DailyQuota;
@@ -63,6 +64,10 @@ section! {
             /// The claim with the groups: its name, or a path such as `realm_access.roles`. A list or
             /// one text with spaces.
             groups_claim: Option<String>,
+            /// The rights of its users at the [admin API](api.md), by group, such as
+            /// `{ "platform-team" = "operator" }`; the highest applies. It needs `groups_claim`. By
+            /// default none.
+            roles: Vec<(String, AdminRole)> = {},
             /// The claims with the scopes, each a list or one text with spaces.
             scope_claims: Vec<String> = ["scope", "scp"],
             /// The names of its tokens' scopes at the gateway, such as

@@ -13,6 +13,7 @@ use crate::reader::setting::{Section, SectionOutline, SectionPart, Setting, Sett
 use crate::reader::values::header_name::HeaderSetting;
 use crate::reader::{ConfigNode, ConfigReader, ConfigTable};
 use crate::sections::clients::ClientConfig;
+use crate::sections::gateway::admin::AdminRole;
 use crate::sections::issuers::IssuerConfig;
 use crate::sections::profiles::ProfileConfig;
 use crate::sections::server::ServerConfig;
@@ -68,6 +69,14 @@ impl NameKey<String> for String {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%');
         let valid = !text.is_empty() && text.chars().all(allowed);
         if valid { Ok(text.to_owned()) } else { Err(SettingFault::TemplateVariable) }
+    }
+}
+
+impl NameKey<AdminRole> for String {
+    const WORD: &'static str = "group";
+
+    fn parse_name(text: &str) -> Result<Self, SettingFault> {
+        Ok(text.to_owned())
     }
 }
 

@@ -1,5 +1,6 @@
-//! `[gateway]`, `[admin]`, `[log]` and `[telemetry]`: settings of the gateway itself.
+//! `[gateway]`, `[log]` and `[telemetry]`: settings of the gateway itself.
 
+pub(crate) mod admin;
 pub(crate) mod audit;
 pub(crate) mod discovery;
 pub(crate) mod embeddings;
@@ -33,9 +34,7 @@ use crate::reader::values::numbers::{CountSetting, NonZeroSetting, ShareSetting}
 use crate::reader::values::units::{DurationSetting, PercentSetting, SizeSetting};
 use crate::source::secret::Secret;
 use naming::{NameCase, NameFormat, NamingChoice};
-use network::{
-    HostSetting, IconSetting, OperatorHostSetting, OriginSetting, is_reachable_by_others,
-};
+use network::{HostSetting, IconSetting, OriginSetting};
 
 section! {
     /// The listener for clients, and settings for all of them.
@@ -284,38 +283,6 @@ impl LimitsConfig {
     #[inline]
     pub fn share_of(&self, limit: usize) -> usize {
         (limit.saturating_mul(self.share) / 100).max(1).min(limit)
-    }
-}
-
-section! {
-    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/definitions`, `/tools`, `/metrics`
-    /// and `POST /servers/NAME/refresh`.
-    #[derive(Debug, Clone, PartialEq)]
-    pub struct AdminConfig {
-        settings {
-            /// Its address, different from `gateway.listen`.
-            listen: Option<SocketAddr> = "127.0.0.1:8081",
-            /// The hosts accepted in the `Host` header: names, addresses, blocks of addresses such
-            /// as `10.0.0.0/8`, or `*` for any. Loopback names are always allowed, and `/healthz`
-            /// and `/readyz` answer with a status code for any host.
-            allowed_hosts: Vec<String> as Vec<OperatorHostSetting> = [],
-            /// The origins of web pages that may read its pages. By default none, not even pages of
-            /// this machine.
-            allowed_origins: Vec<String> as Vec<OriginSetting> = [],
-        }
-    }
-}
-
-impl AdminConfig {
-    /// Returns true if a web page with a name that is rebound to this machine can read the admin
-    /// pages: they accept any host.
-    pub fn is_rebindable(&self) -> bool {
-        self.listen.is_some() && self.allowed_hosts.iter().any(|host| host == "*")
-    }
-
-    /// Returns true if other machines can reach the admin pages, which need no key.
-    pub fn is_reachable_by_others(&self) -> bool {
-        self.listen.is_some_and(is_reachable_by_others)
     }
 }
 
