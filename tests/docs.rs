@@ -408,6 +408,7 @@ impl Place {
             .current_dir(self.folder.path())
             .env("HOME", self.path("home"))
             .env_remove("XDG_CONFIG_HOME")
+            .env("XDG_RUNTIME_DIR", self.folder.path())
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .envs([
                 ("GITHUB_TOKEN", "t"),

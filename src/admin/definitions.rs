@@ -4,17 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 
 use super::json;
 use crate::call::NativeName;
 use crate::catalog::{ListedDefinition, ServerList};
 use crate::crypto::sha256;
+use crate::downstream::Body;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::text::{clip, escape_controls, escape_invisible};
 
@@ -74,7 +73,7 @@ pub(super) fn shown_name(native: &NativeName) -> String {
 pub(super) fn answer_definitions(
     headers: &HeaderMap,
     mut definitions: Vec<DefinitionDigestStatus>,
-) -> Response<Full<Bytes>> {
+) -> Response<Body> {
     definitions.sort();
     let page = DefinitionsPage { definitions };
     // The tag identifies the content, regardless of whitespace.
@@ -82,7 +81,7 @@ pub(super) fn answer_definitions(
     let mut response = json(StatusCode::OK, &page);
     if has_tag(headers, &tag) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
-        *response.body_mut() = Full::default();
+        *response.body_mut() = Body::empty();
         response.headers_mut().remove(CONTENT_TYPE);
         response.headers_mut().remove(CONTENT_LENGTH);
     }
@@ -125,7 +124,7 @@ mod tests {
         DefinitionDigestStatus { server, kind, name, sha256: sha256.to_owned(), held: false }
     }
 
-    fn ask(known: &[&str], definitions: &[DefinitionDigestStatus]) -> Response<Full<Bytes>> {
+    fn ask(known: &[&str], definitions: &[DefinitionDigestStatus]) -> Response<Body> {
         let known = known.iter().map(|tag| (IF_NONE_MATCH, HeaderValue::from_str(tag).unwrap()));
         let headers: Vec<(HeaderName, HeaderValue)> = known.collect();
         answer_definitions(&HeaderMap::from_iter(headers), definitions.to_vec())

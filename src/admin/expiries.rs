@@ -3,6 +3,7 @@
 //! One list serves `trunkline check`, `/status`, the reasons of `/readyz`, the metric and the log.
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ExpiryStatus;
@@ -11,7 +12,7 @@ use crate::listener::utc_date;
 use crate::oauth::{AnnouncedEnd, EndingElement, GrantBook};
 
 /// The kind of an element that expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpiryKind {
     /// The gateway's own certificate, or an intermediate certificate of its chain.
@@ -42,7 +43,7 @@ pub struct Expiry {
 }
 
 /// The state of an element that expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpiryState {
     /// More than [`EXPIRY_WARNING`] remain.

@@ -10,42 +10,55 @@
 //! | `/tools` | the tokens of every tool, server and profile, by estimate |
 //! | `/metrics` | OpenMetrics text |
 //! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
+//! | `/api/v1/…` | the [API](api) |
 //!
-//! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a
-//! request and a [`StatusSource`] to a response, without socket or clock. It differs from
-//! `listener`, which owns the sockets and admits connections, and from `telemetry`, which records.
-//! No page holds a secret: the configuration is named by path and digest, never shown, and
-//! [`ServerStatus`] has no field for an address with credentials, a header or an environment.
+//! [`answer_operator`] answers requests from the admin listener and from the private socket. Probes
+//! need no credential, and neither do metrics on a loopback address; everything else needs a role.
+//! [`respond`] is a function from a request for a page and a [`StatusSource`] to a response, without
+//! socket or clock. This module differs from `listener`, which owns the sockets and admits
+//! connections, and from `telemetry`, which records. No page holds a secret: the configuration is
+//! named by path and digest, never shown, and [`ServerStatus`] has no field for an address with
+//! credentials, a header or an environment.
 
+pub(crate) mod api;
 mod definitions;
 mod expiries;
+mod findings;
 mod ready;
 mod reason;
 mod refresh;
 mod report;
+mod socket_paths;
 mod status;
 #[cfg(test)]
 mod tests;
 mod tools;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderName, Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::config::AdminRole;
+use crate::downstream::Body;
 use crate::listener::edge::ForeignHost;
 use crate::telemetry::metrics;
+pub(crate) use api::API_PATH;
+pub use api::AdminEntrance;
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
+pub use findings::{Finding, FindingLevel};
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
 pub(crate) use report::wall_time;
 pub use report::{LoadedFile, StatusReport};
+pub use socket_paths::{socket_candidates, socket_path, stable_path};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
     DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, ExpiryStatus,
@@ -82,15 +95,48 @@ pub trait StatusSource: Send + Sync {
     ) -> Result<RefreshReport, RefreshRequestError>;
 }
 
-/// Answers a request on the admin listener, regardless of its body.
-pub async fn respond(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+/// Answers a request of an operator or a probe.
+pub async fn answer_operator<B>(
+    report: Arc<StatusReport>,
+    entrance: AdminEntrance,
+    request: Request<B>,
+) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    if api::has_path(request.uri().path()) {
+        return api::answer_api(&report, entrance, request).await;
+    }
+    let (mut head, _) = request.into_parts();
+    if !is_open_page(entrance, head.uri.path()) {
+        let is_refresh = refreshed_server(head.uri.path()).is_some();
+        let least = if is_refresh { AdminRole::Operator } else { AdminRole::Viewer };
+        if let Err(problem) = api::admit_page(&report, entrance, &mut head, least).await {
+            return problem.respond();
+        }
+    }
+    respond(&Request::from_parts(head, ()), &*report).await
+}
+
+/// Returns true for a page that needs no credential: probes, which have none, and metrics on this
+/// machine, whose scrapers had none before there were roles.
+fn is_open_page(entrance: AdminEntrance, path: &str) -> bool {
+    match AdminPage::at(path) {
+        Some(AdminPage::Health | AdminPage::Readiness) => true,
+        Some(AdminPage::Metrics) => entrance.is_loopback(),
+        _ => false,
+    }
+}
+
+/// Answers a request for a page, regardless of its body.
+pub async fn respond(request: &Request<()>, source: &dyn StatusSource) -> Response<Body> {
     match refreshed_server(request.uri().path()) {
         Some(server) => answer_refresh(server, request, source).await,
         None => answer_page(request, source).await,
     }
 }
 
-async fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+async fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Body> {
     let Some(page) = AdminPage::at(request.uri().path()) else {
         return json(
             StatusCode::NOT_FOUND,
@@ -132,11 +178,7 @@ impl AdminPage {
         })
     }
 
-    async fn answer(
-        self,
-        request: &Request<()>,
-        source: &dyn StatusSource,
-    ) -> Response<Full<Bytes>> {
+    async fn answer(self, request: &Request<()>, source: &dyn StatusSource) -> Response<Body> {
         match self {
             Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX_PAGE),
             Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),
@@ -158,7 +200,7 @@ impl AdminPage {
 }
 
 /// Indented: people read it with curl, and it is short.
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     match serde_json::to_vec_pretty(value) {
         Ok(mut body) => {
             body.push(b'\n');
@@ -171,14 +213,10 @@ fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
     }
 }
 
-fn page(
-    status: StatusCode,
-    media_type: &'static str,
-    body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
+fn page(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
     let body = body.into();
     let length = HeaderValue::from(body.len());
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Body::Whole(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -189,11 +227,11 @@ fn page(
 }
 
 /// Removes the body for HEAD, and keeps the headers, including the length (RFC 9110, "HEAD").
-fn without_body(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    response.map(|_| Full::default())
+fn without_body(response: Response<Body>) -> Response<Body> {
+    response.map(|_| Body::empty())
 }
 
-fn method_not_allowed() -> Response<Full<Bytes>> {
+fn method_not_allowed() -> Response<Body> {
     let mut response = json(
         StatusCode::METHOD_NOT_ALLOWED,
         &json!({ "error": "method not allowed", "methods": ["GET", "HEAD"] }),

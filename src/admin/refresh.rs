@@ -2,18 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{StatusSource, json as answer_json};
+use super::{StatusReport, StatusSource, json as answer_json};
+use crate::call::{Client, Principal, ServerName};
+use crate::downstream::Body;
+use crate::upstream::Server;
 
 /// Changes found by a refresh.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RefreshReport {
     /// The server.
     pub server: String,
@@ -26,7 +29,7 @@ pub struct RefreshReport {
 }
 
 /// The elements of one kind that differ, by the server's own names or URIs.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ChangedElements {
     /// New ones.
     pub added: Vec<String>,
@@ -61,7 +64,7 @@ pub(super) async fn answer_refresh(
     server: &str,
     request: &Request<()>,
     source: &dyn StatusSource,
-) -> Response<Full<Bytes>> {
+) -> Response<Body> {
     if request.method() != Method::POST {
         let body = json!({ "error": "method not allowed", "methods": ["POST"] });
         let mut response = answer_json(StatusCode::METHOD_NOT_ALLOWED, &body);
@@ -83,6 +86,35 @@ pub(super) async fn answer_refresh(
         Err(refusal) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
     }
 }
+
+impl StatusReport {
+    /// Returns the server, and the sessions of the client, that a refresh is for.
+    pub(super) fn refreshed(
+        &self,
+        server: &str,
+        client: Option<&str>,
+    ) -> Result<RefreshTarget, RefreshRequestError> {
+        let snapshot = self.gateway.snapshots.load();
+        let name = ServerName::new(server).map_err(|_| RefreshRequestError::UnknownServer)?;
+        let member = snapshot.server(&name).ok_or(RefreshRequestError::UnknownServer)?;
+        let clients = &snapshot.config.clients;
+        let is_user = |name: &str| {
+            name.contains(':') && snapshot.identity.has_principal(&Principal::User(name.into()))
+        };
+        let is_known = |client: &str| match &clients[..] {
+            [] if snapshot.identity.issuers().is_empty() => client == Principal::Anonymous.as_str(),
+            clients => clients.iter().any(|known| *known.name == *client) || is_user(client),
+        };
+        if !client.is_none_or(is_known) {
+            return Err(RefreshRequestError::UnknownClient);
+        }
+        let sessions = client.map(|client| self.mcp.clients_of(client));
+        Ok((Arc::clone(&member.server), sessions))
+    }
+}
+
+/// A server, and the clients to refresh; `None` for all.
+pub(super) type RefreshTarget = (Arc<Server>, Option<Vec<Arc<Client>>>);
 
 /// The query has an unknown parameter.
 struct UnknownParameter;

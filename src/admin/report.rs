@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::call::{Client, Principal, ServerName};
 use crate::catalog::{Catalog, Kind};
 use crate::child::sandbox_gap;
 use crate::clock;
@@ -28,11 +27,12 @@ use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome, ServerMetric};
 use crate::text::{error_chain, escape_controls};
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
-    Server, ServerOverview,
+    ServerOverview,
 };
 
 use super::definitions::{definition_digests, quoted_tag, shown_name};
 use super::expiries::grant_expiries;
+use super::findings::find_findings;
 use super::reason::instance_reason;
 use super::tools::profile_status;
 use super::{
@@ -46,8 +46,8 @@ use super::{
 
 /// Reports the gateway's state on request.
 pub struct StatusReport {
-    gateway: Arc<Gateway>,
-    mcp: Arc<McpService>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) mcp: Arc<McpService>,
     started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
     loads: Notify,
@@ -170,7 +170,7 @@ impl StatusSource for StatusReport {
         let tokens = snapshot.newest_token_report();
         let now = wall_time();
         let profiles = tokens.iter().flat_map(|report| &report.profiles).map(profile_status);
-        Status {
+        let mut status = Status {
             version: env!("CARGO_PKG_VERSION"),
             now,
             started_at: self.started_at,
@@ -193,13 +193,16 @@ impl StatusSource for StatusReport {
             connections: self.gateway.metrics.open_connections().value(),
             audit: self.gateway.audit.overview().map(audit_status),
             expiries: self.expiry_statuses(now),
+            findings: Vec::new(),
             servers: snapshot
                 .servers()
                 .map(|member| server(&snapshot, member, tokens.as_deref()))
                 .collect(),
             profiles: profiles.collect(),
             embeddings: snapshot.embedder.as_ref().map(|it| embeddings_status(&it.report())),
-        }
+        };
+        status.findings = find_findings(&status);
+        status
     }
 
     fn definitions(&self) -> Vec<DefinitionDigestStatus> {
@@ -236,35 +239,6 @@ impl StatusSource for StatusReport {
         Ok(RefreshReport { server: server.to_owned(), client, changed: !lists.is_empty(), lists })
     }
 }
-
-impl StatusReport {
-    /// Returns the server, and the sessions of the client, that a refresh is for.
-    fn refreshed(
-        &self,
-        server: &str,
-        client: Option<&str>,
-    ) -> Result<RefreshTarget, RefreshRequestError> {
-        let snapshot = self.gateway.snapshots.load();
-        let name = ServerName::new(server).map_err(|_| RefreshRequestError::UnknownServer)?;
-        let member = snapshot.server(&name).ok_or(RefreshRequestError::UnknownServer)?;
-        let clients = &snapshot.config.clients;
-        let is_user = |name: &str| {
-            name.contains(':') && snapshot.identity.has_principal(&Principal::User(name.into()))
-        };
-        let is_known = |client: &str| match &clients[..] {
-            [] if snapshot.identity.issuers().is_empty() => client == Principal::Anonymous.as_str(),
-            clients => clients.iter().any(|known| *known.name == *client) || is_user(client),
-        };
-        if !client.is_none_or(is_known) {
-            return Err(RefreshRequestError::UnknownClient);
-        }
-        let sessions = client.map(|client| self.mcp.clients_of(client));
-        Ok((Arc::clone(&member.server), sessions))
-    }
-}
-
-/// A server, and the clients to refresh; `None` for all.
-type RefreshTarget = (Arc<Server>, Option<Vec<Arc<Client>>>);
 
 fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
     let key = |key: &ClientKey| KeyStatus {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ExpiryKind, ExpiryState, ProfileTokenStatus};
+use super::{ExpiryKind, ExpiryState, Finding, ProfileTokenStatus};
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// The gateway's state at one time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Status {
     /// The gateway's version.
     pub version: &'static str,
@@ -37,6 +38,8 @@ pub struct Status {
     pub audit: Option<AuditStatus>,
     /// Certificates, CA certificates and keys with an end, the first to end first.
     pub expiries: Vec<ExpiryStatus>,
+    /// Everything that needs an operator, errors first.
+    pub findings: Vec<Finding>,
     /// Every server of the configuration, in file order.
     pub servers: Vec<ServerStatus>,
     /// The tokens of profiles as last counted. Empty before the first count, which happens when
@@ -47,7 +50,7 @@ pub struct Status {
 }
 
 /// An element with an end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExpiryStatus {
     /// Its kind.
     pub kind: ExpiryKind,
@@ -66,7 +69,7 @@ pub struct ExpiryStatus {
 }
 
 /// Vectors for search by meaning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EmbeddingsStatus {
     /// `model` or `service`.
     pub source: &'static str,
@@ -81,7 +84,7 @@ pub struct EmbeddingsStatus {
 }
 
 /// The audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AuditStatus {
     /// Number of records that were written.
     pub written: u64,
@@ -98,7 +101,7 @@ pub struct AuditStatus {
 }
 
 /// An issuer of tokens, and its keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IssuerStatus {
     /// Its name in the configuration.
     pub name: String,
@@ -113,7 +116,7 @@ pub struct IssuerStatus {
 }
 
 /// States of the gateway as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewayState {
     /// There is no running configuration yet.
@@ -125,7 +128,7 @@ pub enum GatewayState {
 }
 
 /// The running configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigurationStatus {
     /// The file that it came from.
     pub path: String,
@@ -140,11 +143,12 @@ pub struct ConfigurationStatus {
 }
 
 /// An attempt to replace the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReloadStatus {
     /// Time of the attempt.
     pub at: Timestamp,
-    /// Outcome of the attempt.
+    /// Outcome of the attempt: `applied`, `unchanged`, `rejected` or `refused`.
+    #[schemars(with = "String")]
     pub outcome: ReloadOutcome,
     /// All faults of the text, with line and key.
     pub faults: Vec<String>,
@@ -156,7 +160,7 @@ pub struct ReloadStatus {
 }
 
 /// A configured client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientStatus {
     /// Its name.
     pub name: String,
@@ -165,7 +169,7 @@ pub struct ClientStatus {
 }
 
 /// A client's key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KeyStatus {
     /// The first hexadecimal digits of its SHA-256: distinguishes a client's keys.
     pub sha256: String,
@@ -176,7 +180,7 @@ pub struct KeyStatus {
 }
 
 /// The merged catalog.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CatalogStatus {
     /// Number of tools, before profiles narrow them.
     pub tools: usize,
@@ -197,7 +201,7 @@ pub struct CatalogStatus {
 }
 
 /// Transport to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerTransport {
     /// A child process.
@@ -209,7 +213,7 @@ pub enum ServerTransport {
 }
 
 /// The protocol era of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerEra {
     /// Sessions opened by `initialize`.
@@ -219,7 +223,7 @@ pub enum ServerEra {
 }
 
 /// Time at which a server is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerStart {
     /// With the gateway.
@@ -229,7 +233,7 @@ pub enum ServerStart {
 }
 
 /// States of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
     /// Not started: it is lazy, or was stopped for lack of calls.
@@ -265,7 +269,7 @@ impl ServerState {
 }
 
 /// The state of one server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ServerStatus {
     /// Its name in the configuration.
     pub name: String,
@@ -325,7 +329,7 @@ pub struct ServerStatus {
 }
 
 /// A server's circuit breaker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BreakerStatus {
     /// `closed`, `open` or `half-open`.
     pub state: &'static str,
@@ -336,7 +340,7 @@ pub struct BreakerStatus {
 }
 
 /// Screening of a server's definitions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DefinitionStatus {
     /// True if the server is trusted.
     pub trusted: bool,
@@ -355,7 +359,7 @@ pub struct DefinitionStatus {
 }
 
 /// A definition that is held or reported.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DefinitionFinding {
     /// Its kind: `tools`, `prompts`, `resources`, `resourceTemplates` or `skills`.
     pub kind: &'static str,
@@ -371,7 +375,7 @@ pub struct DefinitionFinding {
 
 /// Dependence of a server's lists on client capabilities. If they depend on them, each set of
 /// capabilities is listed by an instance of its own. Detected for child processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListDependenceStatus {
     /// The finding.
     pub verdict: DependenceFinding,
@@ -380,7 +384,7 @@ pub struct ListDependenceStatus {
 }
 
 /// Findings about the dependence of lists on capabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DependenceFinding {
     /// Not known yet.
@@ -392,7 +396,7 @@ pub enum DependenceFinding {
 }
 
 /// The state of one instance of a server: a child, or a session with it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct InstanceStatus {
     /// The reason for it, in words: `main`, `client capabilities: elicitation(form), roots`,
     /// `client ci's own`.
@@ -418,7 +422,7 @@ pub struct InstanceStatus {
 }
 
 /// Owners of a server's instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceOwner {
     /// All clients with the same capabilities.
@@ -430,7 +434,7 @@ pub enum InstanceOwner {
 }
 
 /// A server's description of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerInfo {
     /// Its own name.
     pub name: String,
@@ -439,7 +443,7 @@ pub struct ServerInfo {
 }
 
 /// The last error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LastError {
     /// Time of the error.
     pub at: Timestamp,

@@ -90,6 +90,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         version: "0.1.0",
         now: at(5),
         expiries: Vec::new(),
+        findings: Vec::new(),
         started_at: at(0),
         state: GatewayState::Ready,
         configuration: Some(ConfigurationStatus {

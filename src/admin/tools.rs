@@ -1,11 +1,12 @@
 //! `/tools`: the tokens that tools take up in a model's context, by estimate.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::snapshot::{ProfileTokens, TokenReport};
 
 /// The page.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ToolsPage {
     /// Explanation of the numbers.
     pub estimate: &'static str,
@@ -20,7 +21,7 @@ pub struct ToolsPage {
 }
 
 /// The tokens of a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProfileTokenStatus {
     /// Its name.
     pub name: String,
@@ -39,7 +40,7 @@ pub struct ProfileTokenStatus {
 }
 
 /// The tokens of a server's tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerTokenStatus {
     /// Its name.
     pub name: String,
@@ -50,7 +51,7 @@ pub struct ServerTokenStatus {
 }
 
 /// The tokens of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ToolTokenStatus {
     /// Its public name.
     pub name: String,

@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
@@ -119,6 +119,23 @@ where
             ClientConnection { certificate, ..connection }.serve(stream, protocol).await
         }
     }
+}
+
+/// Serves one connection to the private socket, over HTTP/1.1.
+pub(super) async fn run_private<F, S, R>(
+    stream: UnixStream,
+    settings: &Settings,
+    context: Arc<ListenerContext<F>>,
+) -> Result<(), ConnectionError>
+where
+    F: Fn(PeerAddress) -> S,
+    S: Edge<RequestBody, R>,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let (peer, limits) = (PeerAddress::parent(), &settings.limits);
+    let activity = Activity::new(clock::now());
+    let connection = ClientConnection { peer, certificate: None, limits, context, activity };
+    connection.serve(stream, Protocol::Http1).await
 }
 
 /// Runs a step before the first request, within the time limit. Gives up when a drain starts.

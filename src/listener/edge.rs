@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body;
-use http_body_util::Full;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
@@ -43,21 +42,20 @@ where
     guarded(settings, peer, stack)
 }
 
-/// Builds the stack for operators: the admin pages, answered by `respond`. Probes of orchestrators
-/// name the host as they like, often an address that no setting knows: they are answered for a
-/// foreign host, too, with the mark [`ForeignHost`].
+/// Builds the stack for operators, answered by `respond`, on the admin listener and on the private
+/// socket. Probes of orchestrators name the host as they like, often an address that no setting
+/// knows: they are answered for a foreign host, too, with the mark [`ForeignHost`].
 pub fn operators<B, F>(
     settings: LiveSettings,
     peer: PeerAddress,
-    respond: impl Fn(Request<()>) -> F + Clone + Send + 'static,
-) -> impl Edge<B, Full<Bytes>>
+    respond: impl Fn(Request<B>) -> F + Clone + Send + 'static,
+) -> impl Edge<B, downstream::Body>
 where
     B: Send + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    F: Future<Output = Response<downstream::Body>> + Send + 'static,
 {
     let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
-        // Pages do not read bodies.
-        let answer = respond(request.map(drop));
+        let answer = respond(request);
         Box::pin(async move { Ok(answer.await) })
     });
     guarded_except(settings, peer, admit_probe, service)

@@ -33,6 +33,7 @@ mod cors;
 pub mod edge;
 mod guard;
 mod port_holder;
+mod private_socket;
 mod request_body;
 mod socket;
 mod tls;
@@ -51,6 +52,7 @@ use crate::call::PeerAddress;
 pub use self::{
     guard::{Admission, AdmissionError, Guard, GuardError, LocalPages, QuotedExcerpt},
     port_holder::PortHolder,
+    private_socket::{LocalUser, PrivateSocket, PrivateSocketError, is_trusted_user},
     request_body::RequestBody,
     socket::{Counts, Drained, ListenError, Listener},
     tls::{

@@ -318,7 +318,7 @@ impl ConnectionSlot {
     }
 }
 
-async fn finish(mut connections: JoinSet<()>, drain: &Drain) -> Drained {
+pub(super) async fn finish(mut connections: JoinSet<()>, drain: &Drain) -> Drained {
     let all = async { while connections.join_next().await.map(note_panic).is_some() {} };
     tokio::select! {
         biased;

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -135,19 +134,20 @@ def world_of(gateway: Path, decoys: dict[str, str], subsets: Subsets | None = No
             command = [str(gateway), "serve", "--config", str(config)]
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
         try:
-            wait_until_ready(child, admin, log)
+            wait_until_ready(child, gateway, config, log)
             yield world
         finally:
             stop(child)
 
 
-def wait_until_ready(child: subprocess.Popen[bytes], admin: int, log: Path) -> None:
+def wait_until_ready(child: subprocess.Popen[bytes], gateway: Path, config: Path, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     waiting = ["everything"]
     while waiting and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{admin}/status", timeout=5) as response:
-            servers = json.loads(response.read())["servers"]
+        asked = subprocess.run([str(gateway), "status", "--json", str(config)], capture_output=True, timeout=30)
+        with suppress(ValueError):
+            servers = json.loads(asked.stdout)["servers"]
             waiting = [server["name"] for server in servers if server["state"] != "ready"]
     if waiting:
         raise SystemExit(f"not ready: {', '.join(waiting)}\n{log.read_text()}")

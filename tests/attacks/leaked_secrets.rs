@@ -9,8 +9,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::support::client::Client;
-use crate::support::{Gateway, Step, Upstream};
+use crate::support::{Gateway, Step, Upstream, client_table};
 
 const SECRETS: [&str; 4] = ["hunter2-env", "hunter2-arg", "hunter2-literal", "hunter2-part"];
 
@@ -101,7 +100,7 @@ async fn secrets_that_an_http_server_repeats_are_in_no_line_of_the_log() {
 #[tokio::test]
 async fn a_web_page_reads_the_admin_pages_only_if_it_is_named() {
     let named = "http://console.example.com";
-    let builder = || Gateway::alone();
+    let builder = || Gateway::alone().toml(&client_table("ops", "ops-key", "role = \"viewer\""));
     let text = builder().text();
     let text = text.replace("[admin]\n", &format!("[admin]\nallowed_origins = [\"{named}\"]\n"));
     let gateway = builder().start().await;
@@ -111,7 +110,7 @@ async fn a_web_page_reads_the_admin_pages_only_if_it_is_named() {
             gateway.reload_text(&text).await;
         }
         for origin in origins {
-            let client = Client::plain(gateway.running.admin.unwrap());
+            let client = gateway.remote_operator().key("ops-key");
             let reply = client.http("GET", "/status").header("origin", origin).send().await;
             let may = allowed == Some(origin);
             assert_eq!(reply.status(), if may { 200 } else { 403 }, "{origin}");

@@ -82,25 +82,23 @@ def configuration(tag: str, admin: int) -> str:
     return f'{waits}\n[admin]\nlisten = "127.0.0.1:{admin}"\n\n{server}'
 
 
-def status(admin: int) -> Json | None:
-    try:
-        return fetch(f"http://127.0.0.1:{admin}/status")
-    except OSError:
-        return None
+def status(gateway: str, config: Path) -> Json | None:
+    asked = subprocess.run([gateway, "status", "--json", str(config)], capture_output=True, timeout=30)
+    return json.loads(asked.stdout) if asked.stdout else None
 
 
-def is_ready(admin: int, name: str) -> bool:
-    servers = (status(admin) or {}).get("servers", [])
+def is_ready(gateway: str, config: Path, name: str) -> bool:
+    servers = (status(gateway, config) or {}).get("servers", [])
     return any(server["name"] == name and server["state"] == "ready" for server in servers)
 
 
-def add_clock(config: Path, admin: int, runs: Callable[[], bool]) -> tuple[str, Json]:
+def add_clock(gateway: str, config: Path, runs: Callable[[], bool]) -> tuple[str, Json]:
     """Adds a server to the running configuration and waits until the gateway lists its tools."""
     text = config.read_text() + '\n[servers.clock]\ncommand = "trunkline"\nargs = ["example", "clock"]\n'
     temporary = config.with_suffix(".new")
     temporary.write_text(text)
     temporary.rename(config)
-    wait_until(20, lambda: is_ready(admin, "clock") or not runs())
+    wait_until(20, lambda: is_ready(gateway, config, "clock") or not runs())
     return "clock__now", {"zone": "Europe/Berlin"}
 
 
@@ -131,18 +129,18 @@ def behind_gateway(gateway: str, way: str, folder: Path) -> Iterator[Place]:
     config.write_text(configuration(tag, admin))
     if way == "stdio":
         command = [gateway, "stdio", "--config", str(config), "--admin", f"127.0.0.1:{admin}"]
-        runs = lambda: status(admin) is not None
-        add = lambda: add_clock(config, admin, runs)
+        runs = lambda: status(gateway, config) is not None
+        add = lambda: add_clock(gateway, config, runs)
         yield Place(f"stdio:{json.dumps(command)}", "everything__", add, None, tag, log)
         return
     command = [gateway, "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
     with process(command, tag, log, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
-        if not wait_until(30, lambda: is_ready(admin, "everything")):
+        if not wait_until(30, lambda: is_ready(gateway, config, "everything")):
             raise SystemExit(f"the gateway is not ready: {log.read_text()}")
-        add = lambda: add_clock(config, admin, lambda: child.poll() is None)
+        add = lambda: add_clock(gateway, config, lambda: child.poll() is None)
 
         def count_open() -> Json:
-            told = status(admin) or {}
+            told = status(gateway, config) or {}
             return {name: told.get(name) for name in ("sessions", "streams") if told.get(name) != 0}
 
         yield Place(f"http://127.0.0.1:{port}/mcp", "everything__", add, count_open, tag, log)

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Gateway, Said, Upstream};
+use crate::support::{Gateway, Said, Upstream};
 
 fn described(name: &str, text: &str) -> String {
     json!({ "name": name, "description": text, "inputSchema": { "type": "object" } }).to_string()
@@ -11,7 +11,7 @@ fn described(name: &str, text: &str) -> String {
 
 /// Returns the page, for a program that knows this tag.
 async fn page(gateway: &Gateway, known: &str) -> Said {
-    let client = Client::plain(gateway.running.admin.unwrap());
+    let client = gateway.operator();
     client.http("GET", "/definitions").header("if-none-match", known).send().await.said().await
 }
 

@@ -17,6 +17,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin_api;
 mod arguments;
 mod audit;
 mod authorization;

@@ -9,7 +9,7 @@ use crate::support::upstream::tool;
 use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind, poll_for};
 
 async fn post(gateway: &Gateway, path: &str) -> Said {
-    let client = Client::plain(gateway.running.admin.unwrap());
+    let client = gateway.operator();
     client.http("POST", path).send().await.said().await
 }
 
@@ -122,7 +122,7 @@ async fn a_refresh_names_a_server_and_a_client_that_exist() {
     }
     let read = gateway.admin("/servers/s/refresh").await;
     assert_eq!((read.status, read.header("allow")), (405, Some("POST")));
-    let admin = Client::plain(gateway.running.admin.unwrap());
+    let admin = gateway.operator();
     let page = admin.http("POST", "/servers/s/refresh").header("origin", "http://localhost:1");
     assert_eq!(page.send().await.status(), 403, "no web page may");
 }

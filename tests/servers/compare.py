@@ -70,24 +70,24 @@ def gateway_of(binary: str, chosen: list[Server]) -> Iterator[None]:
     with (RESULTS / "gateway.log").open("w") as log:
         child = subprocess.Popen([binary, "serve", "--config", str(config)], stderr=log, stdin=subprocess.DEVNULL)
         try:
-            wait_for_servers(child)
+            wait_for_servers(child, binary)
             yield
         finally:
             child.terminate()
             child.wait(60)
 
 
-def fetch_status() -> Json:
-    with urllib.request.urlopen("http://127.0.0.1:18081/status", timeout=10) as response:
-        return json.loads(response.read())
+def fetch_status(binary: str) -> Json:
+    config = str(RESULTS / "gateway.toml")
+    return json.loads(subprocess.run([binary, "status", "--json", config], capture_output=True, timeout=30).stdout)
 
 
-def wait_for_servers(child: subprocess.Popen[bytes]) -> None:
+def wait_for_servers(child: subprocess.Popen[bytes], binary: str) -> None:
     deadline = time.monotonic() + 4 * START_SECONDS
     while child.poll() is None:
         try:
-            waiting = [it for it in fetch_status()["servers"] if it["state"] != "ready"]
-        except OSError:
+            waiting = [it for it in fetch_status(binary)["servers"] if it["state"] != "ready"]
+        except ValueError:
             waiting = [{}]
         if not waiting or time.monotonic() > deadline:
             return
@@ -163,7 +163,7 @@ def compare(binary: str, chosen: list[Server]) -> list[Json]:
     with gateway_of(binary, answering):
         lists = {era: list_gateway(era) for era in ("legacy", "modern")}
         # Legacy listings may have shown that a server speaks both eras.
-        states = {it["name"]: it for it in fetch_status()["servers"]}
+        states = {it["name"]: it for it in fetch_status(binary)["servers"]}
     results = []
     for it in chosen:
         own, why = direct[it.name]

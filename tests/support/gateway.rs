@@ -130,9 +130,12 @@ fn text(gateway: &str, rest: &str) -> String {
     let attempts = if is_set { "" } else { "failed_logins = \"off\"\n" };
     format!(
         "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\n{attempts}{gateway}\n\
-         [admin]\nlisten = \"127.0.0.1:0\"\n\n[log]\nlevel = \"off\"\n{rest}"
+         [admin]\nlisten = \"127.0.0.1:0\"\nsocket = \"{SOCKET_NAME}\"\n\n[log]\nlevel = \"off\"\n{rest}"
     )
 }
+
+/// The private socket in the folder of the configuration.
+const SOCKET_NAME: &str = "admin.sock";
 
 /// Returns the lines of one of the program's example servers.
 pub fn example(name: &str) -> String {
@@ -297,11 +300,20 @@ impl Gateway {
         self.admin("/metrics").await.body
     }
 
-    /// Returns a response of the admin listener.
+    /// Returns a response to an operator, over the private socket.
     pub async fn admin(&self, path: &str) -> Said {
-        let client = Client::plain(self.running.admin.unwrap());
-        let reply: Reply = client.http("GET", path).send().await;
+        let reply: Reply = self.operator().http("GET", path).send().await;
         reply.said().await
+    }
+
+    /// Returns a client of the private socket.
+    pub fn operator(&self) -> Client {
+        Client::on_socket(&self.folder().join(SOCKET_NAME))
+    }
+
+    /// Returns a client of the admin listener.
+    pub fn remote_operator(&self) -> Client {
+        Client::plain(self.running.admin.unwrap())
     }
 
     /// Stops as on SIGTERM; the folder is kept.

@@ -3,7 +3,8 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -54,6 +55,8 @@ impl Process {
     /// Starts the same with the test's own standard output.
     pub fn start_with_stdout(folder: TempDir, mut command: Command, stdout: Stdio) -> Self {
         let log = File::create(folder.path().join("log")).unwrap();
+        // Its private socket is in the folder of the test.
+        command.env("XDG_RUNTIME_DIR", folder.path());
         let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, folder, address: nowhere, admin: nowhere };
@@ -108,14 +111,21 @@ impl Process {
         serde_json::from_str(&self.operator("/status")).unwrap()
     }
 
-    /// Returns a response of the admin listener.
+    /// Returns a response to an operator, over the private socket.
     pub fn operator(&self, path: &str) -> String {
-        let mut socket = TcpStream::connect(self.admin).unwrap();
-        let host = self.admin;
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut socket = UnixStream::connect(self.socket()).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// Returns the path of its private socket.
+    pub fn socket(&self) -> PathBuf {
+        let files = std::fs::read_dir(self.folder().join("trunkline")).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap()
     }
 
     /// Returns the part of `/status` about one server.

@@ -9,6 +9,7 @@ pub(super) mod core_dumps;
 mod event_delivery;
 mod expiry_watch;
 mod memory;
+mod operator_doors;
 mod quotas;
 mod reload;
 pub(super) mod signals;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, Expiry, LoadedFile, StatusReport, key_expiries};
+use crate::admin::{Expiry, LoadedFile, StatusReport, key_expiries};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
@@ -198,6 +199,7 @@ pub struct Running {
     admin_switch: DrainSwitch,
     client_listener: Option<JoinHandle<()>>,
     admin_listener: Option<JoinHandle<()>>,
+    command_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
     budgets: JoinHandle<()>,
@@ -251,6 +253,7 @@ impl Running {
         };
         let workers = Arc::new(workers);
         let admin_socket = bind("admin.listen", doors.operators).await?;
+        let command_socket = operator_doors::open_socket(&config, path);
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
@@ -300,8 +303,12 @@ impl Running {
             .map(|socket| socket.on(Arc::clone(&workers)))
             .map(|socket| socket.count_in(gateway.metrics.open_connections().clone()))
             .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&mcp), draining));
+        let command_listener = command_socket.map(|socket| {
+            operator_doors::serve_commands(socket, Arc::clone(&report), admin_draining.clone())
+        });
         let admin_listener = admin_socket.map(|socket| {
-            serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
+            let report = Arc::clone(&report);
+            operator_doors::serve_operators(socket, operators.clone(), report, admin_draining)
         });
         tokio::spawn(warm_up());
         Ok(Self {
@@ -316,6 +323,7 @@ impl Running {
             admin_switch,
             client_listener,
             admin_listener,
+            command_listener,
             follower,
             approvals,
             budgets,
@@ -366,8 +374,8 @@ impl Running {
         self.gateway.snapshots.stop().await;
         // The admin listener answers probes until the drain is complete.
         self.admin_switch.start(ADMIN_DRAIN);
-        if let Some(operators) = self.admin_listener {
-            let _ = operators.await;
+        for listener in [self.admin_listener, self.command_listener].into_iter().flatten() {
+            let _ = listener.await;
         }
         self.follower.abort();
         self.budgets.abort();
@@ -451,25 +459,6 @@ fn serve_clients(
         if drained.cut > 0 {
             tracing::warn!(connections = drained.cut, "cut at the end of the drain time");
         }
-    })
-}
-
-fn serve_operators(
-    socket: Listener,
-    settings: LiveSettings,
-    report: Arc<StatusReport>,
-    draining: Drain,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let live = settings.clone();
-        let stack = move |peer| {
-            let report = Arc::clone(&report);
-            edge::operators(live.clone(), peer, move |request| {
-                let report = Arc::clone(&report);
-                async move { admin::respond(&request, &*report).await }
-            })
-        };
-        socket.serve(settings, stack, draining).await;
     })
 }
 

@@ -407,6 +407,7 @@ fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
         ("gateway.listen", old.gateway.listen != new.gateway.listen),
         ("gateway.threads", old.gateway.threads != new.gateway.threads),
         ("admin.listen", old.admin.listen != new.admin.listen),
+        ("admin.socket", old.admin.socket != new.admin.socket),
         ("log.format", old.log.format != new.log.format),
         ("telemetry", old.telemetry != new.telemetry),
         ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),

@@ -164,7 +164,7 @@ async fn tools_and_resources_change_together() {
     let client = gateway.modern();
     assert_eq!(client.tool_names().await, ["api__tool1"]);
     api.sets("/openapi.json", Page::json(&document("2")));
-    let admin = crate::support::Client::plain(gateway.running.admin.unwrap());
+    let admin = gateway.operator();
     // A second listing shortly after the first does not read the document again.
     crate::support::within(async {
         while client.tool_names().await != ["api__tool2"] {

@@ -9,7 +9,7 @@
 // and the SDK is pointed at the gateway. With CLIENT_FAULT the SDK logs in by itself, with that fault. The scenarios of auth/ are for the gateway only: it logs in,
 // and the SDK knows nothing of it but the link that a person would open. Ends by itself, before the suite's 30 seconds
 // are over: the suite would end the shell around it, and nothing else.
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -268,7 +268,8 @@ ${isLogin ? oauthSettings(url) : ''}`,
   const deadline = Date.now() + READY_MS;
   const ask = (path) => fetch(`http://127.0.0.1:${admin}${path}`);
   // A server that waits for a login is not ready, and says so.
-  const hasVerdict = async () => (await (await ask('/status')).json()).servers[0].first_verdict_at !== null;
+  const status = () => JSON.parse(spawnSync(gateway, ['status', '--json', config]).stdout);
+  const hasVerdict = async () => status().servers[0].first_verdict_at !== null;
   const isReady = () => (isLogin ? hasVerdict() : ask('/readyz').then(({ ok }) => ok)).catch(() => false);
   while (!(await isReady())) {
     if (child.exitCode !== null || Date.now() > deadline) {

@@ -161,7 +161,10 @@ impl<'a> Ask<'a> {
             request = request.header(name, value);
         }
         let request = request.body(Full::from(body)).unwrap();
-        let connect = || Wire::connect(client.address, client.protocol, client.trust.clone());
+        let connect = async || match &client.socket {
+            Some(path) => Wire::connect_socket(path).await,
+            None => Wire::connect(client.address, client.protocol, client.trust.clone()).await,
+        };
         let Some(kept) = &client.kept else {
             let mut wire = connect().await;
             let response = wire.send(request, &self.path).await;

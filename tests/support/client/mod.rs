@@ -9,6 +9,7 @@ pub use reply::{Piece, Reply, Said};
 pub use wire::{Protocol, ShownCertificate, Trust, dial};
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use wire::Wire;
 /// A client of the gateway.
 pub struct Client {
     address: SocketAddr,
+    /// The Unix socket that it connects to instead.
+    socket: Option<PathBuf>,
     protocol: Protocol,
     trust: Option<Trust>,
     kind: Kind,
@@ -47,6 +50,7 @@ impl Client {
     fn new(address: SocketAddr, kind: Kind) -> Self {
         Self {
             address,
+            socket: None,
             protocol: Protocol::Http1,
             trust: None,
             kind,
@@ -139,6 +143,12 @@ impl Client {
     pub fn tls(mut self, trust: Trust) -> Self {
         self.trust = Some(trust);
         self
+    }
+
+    /// Returns a client of a private socket.
+    pub fn on_socket(path: &Path) -> Self {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { socket: Some(path.to_owned()), ..Self::plain(nowhere) }
     }
 
     /// Returns the client with one connection for all requests.

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,12 @@ impl Wire {
                 Self::over(stream, protocol, origin).await
             }
         }
+    }
+
+    /// Connects to a Unix socket, over HTTP/1.1.
+    pub async fn connect_socket(path: &Path) -> Self {
+        let socket = UnixStream::connect(path).await.unwrap();
+        Self::over(socket, Protocol::Http1, "http://localhost".to_owned()).await
     }
 
     async fn over<I>(io: I, protocol: Protocol, origin: String) -> Self

@@ -1,0 +1,148 @@
+//! The table of endpoints. Routing, the check of roles, the answers to unknown paths and methods, the
+//! OpenAPI document and the page `docs/api.md` are made from it.
+
+use std::pin::Pin;
+
+use http::Method;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::admin::{RefreshReport, Status};
+use crate::config::AdminRole::{self, Operator, Viewer};
+
+use super::request::{EndpointAnswer, EndpointRequest};
+use super::{openapi, resources};
+
+/// An endpoint.
+#[derive(Clone, Copy)]
+pub(super) struct ApiEndpoint {
+    /// Its method.
+    pub(super) method: ApiMethod,
+    /// Its path below [`API_PATH`](super::API_PATH), with parameters in braces.
+    pub(super) path: &'static str,
+    /// The least role.
+    pub(super) role: AdminRole,
+    /// A sentence for people.
+    pub(super) summary: &'static str,
+    /// The parameters of path and query.
+    pub(super) parameters: &'static [EndpointParameter],
+    /// Writes the schema of the body; `None` if there is none.
+    pub(super) body: Option<WriteSchema>,
+    /// Writes the schema of the answer.
+    pub(super) response: WriteSchema,
+    /// Answers a request.
+    pub(super) answer: AnswerRequest,
+}
+
+/// Writes the schema of a type.
+pub(super) type WriteSchema = fn(&mut SchemaGenerator) -> Schema;
+
+/// Answers a request.
+type AnswerRequest = fn(EndpointRequest) -> Pin<Box<dyn Future<Output = EndpointAnswer> + Send>>;
+
+/// The methods of endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ApiMethod {
+    /// Reads.
+    Get,
+    /// Acts.
+    Post,
+    /// Removes.
+    Delete,
+}
+
+/// A parameter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndpointParameter {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Its place.
+    pub(super) place: ArgumentPlace,
+    /// Its meaning.
+    pub(super) meaning: &'static str,
+}
+
+/// Places of parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArgumentPlace {
+    /// A segment of the path.
+    Path,
+    /// The query; always optional.
+    Query,
+}
+
+impl ApiMethod {
+    /// Returns the method of a request; `None` for one that no endpoint has. `HEAD` is answered like
+    /// `GET`, without the body.
+    pub(super) fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::GET | Method::HEAD => Some(Self::Get),
+            Method::POST => Some(Self::Post),
+            Method::DELETE => Some(Self::Delete),
+            _ => None,
+        }
+    }
+
+    /// Returns the name.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl ApiEndpoint {
+    const fn get(path: &'static str, summary: &'static str) -> Self {
+        Self {
+            method: ApiMethod::Get,
+            path,
+            role: Viewer,
+            summary,
+            parameters: &[],
+            body: None,
+            response: schema_of::<serde_json::Value>,
+            answer: |_| Box::pin(async { Err(super::unknown_path()) }),
+        }
+    }
+
+    const fn post(path: &'static str, summary: &'static str) -> Self {
+        Self { method: ApiMethod::Post, role: Operator, ..Self::get(path, summary) }
+    }
+
+    /// Sets the parameters.
+    const fn takes(self, parameters: &'static [EndpointParameter]) -> Self {
+        Self { parameters, ..self }
+    }
+
+    /// Sets the type of the answer, and the function that answers.
+    const fn answers<T: JsonSchema>(self, answer: AnswerRequest) -> Self {
+        Self { response: schema_of::<T>, answer, ..self }
+    }
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// Every endpoint, in the order of the documents.
+pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
+    ApiEndpoint::get("/openapi.json", "This API, as an OpenAPI 3.1 document")
+        .answers::<serde_json::Value>(|_| Box::pin(async { openapi::answer_document() })),
+    ApiEndpoint::get("/status", "Everything about servers and configuration, and all findings")
+        .answers::<Status>(|request| {
+        Box::pin(async move { resources::overview::answer_status(&request) })
+    }),
+    ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
+        .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
+        .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
+];
+
+const SERVER_PARAMETER: EndpointParameter =
+    EndpointParameter { name: "server", place: ArgumentPlace::Path, meaning: "its name" };
+
+const REFRESH_CLIENT: EndpointParameter = EndpointParameter {
+    name: "client",
+    place: ArgumentPlace::Query,
+    meaning: "the client whose lists are requested; by default all",
+};

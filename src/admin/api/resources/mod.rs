@@ -1,0 +1,6 @@
+//! The resources of the API: one file for each, with its documents and the functions of its
+//! endpoints. They read the running gateway, and know no path and no role: those are in the table of
+//! endpoints.
+
+pub(super) mod overview;
+pub(super) mod servers;

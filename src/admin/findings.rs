@@ -1,0 +1,161 @@
+//! Findings: everything that needs an operator, each with its cure. `trunkline status`, the API and
+//! `/status` show the same list.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::ExpiryState;
+use super::expiries::describe_end;
+use super::status::{
+    AuditStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState, ServerStatus, Status,
+};
+use crate::telemetry::metrics::ReloadOutcome;
+
+/// Something that needs an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Its weight.
+    pub level: FindingLevel,
+    /// The setting or the part of the gateway, such as `servers.github`.
+    pub subject: String,
+    /// The facts, without secrets.
+    pub text: String,
+    /// The action that ends it.
+    pub cure: String,
+}
+
+/// Weights of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingLevel {
+    /// Something does not work.
+    Error,
+    /// Something works, and may not work later.
+    Warning,
+}
+
+impl Finding {
+    fn new(level: FindingLevel, subject: &str, text: &str, cure: &str) -> Self {
+        let (subject, text, cure) = (subject.to_owned(), text.to_owned(), cure.to_owned());
+        Self { level, subject, text, cure }
+    }
+
+    fn error(subject: &str, text: &str, cure: &str) -> Self {
+        Self::new(FindingLevel::Error, subject, text, cure)
+    }
+
+    fn warning(subject: &str, text: &str, cure: &str) -> Self {
+        Self::new(FindingLevel::Warning, subject, text, cure)
+    }
+}
+
+/// Returns the findings in a status, errors first.
+pub(super) fn find_findings(status: &Status) -> Vec<Finding> {
+    let now = status.now;
+    let reload = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
+    let mut found: Vec<Finding> = reload.and_then(reload_finding).into_iter().collect();
+    found.extend(status.servers.iter().filter_map(|server| server_finding(server, now)));
+    found.extend(status.servers.iter().flat_map(guard_findings));
+    found.extend(status.expiries.iter().filter_map(|expiry| expiry_finding(expiry, now)));
+    found.extend(status.issuers.iter().filter_map(issuer_finding));
+    found.extend(status.audit.as_ref().and_then(audit_finding));
+    found.sort_by_key(|finding| finding.level == FindingLevel::Warning);
+    found
+}
+
+fn reload_finding(reload: &ReloadStatus) -> Option<Finding> {
+    let (text, cure) = match reload.outcome {
+        ReloadOutcome::Applied | ReloadOutcome::Unchanged => return None,
+        ReloadOutcome::Rejected => {
+            let faults = reload.faults.join("; ");
+            let text = format!("the new configuration has faults and is not in effect: {faults}");
+            (text, "correct the file (trunkline check)".to_owned())
+        }
+        ReloadOutcome::Refused => {
+            let losses = reload.losses.join("; ");
+            let text = format!("the new configuration weakens protection and waits: {losses}");
+            let accept = reload.accept.as_deref().unwrap_or("a restart");
+            (text, format!("take it back, or accept it with {accept}"))
+        }
+    };
+    Some(Finding::error("configuration", &text, &cure))
+}
+
+/// Describes a server that takes no calls.
+fn server_finding(server: &ServerStatus, now: Timestamp) -> Option<Finding> {
+    let error = server.last_error.as_ref().map_or("it does not run", |error| &error.message);
+    let cure = match server.state {
+        ServerState::Backoff => match server.next_retry_at {
+            Some(at) => {
+                format!("it is tried again in {} s", at.duration_since(now).as_secs().max(0))
+            }
+            None => "it is tried again".to_owned(),
+        },
+        ServerState::Login if server.own_accounts_only => return None,
+        ServerState::Login => {
+            let link = server.login.as_deref();
+            let login = format!("trunkline login {}", server.name);
+            link.map_or(login.clone(), |link| format!("{login}, or open {link}"))
+        }
+        ServerState::Failed => {
+            "correct the cause; it is started again after its `restart_window`, and when its \
+             settings change"
+                .to_owned()
+        }
+        ServerState::Idle
+        | ServerState::Connecting
+        | ServerState::Ready
+        | ServerState::Stopping => return None,
+    };
+    let subject = format!("servers.{}", server.name);
+    let text = if server.state == ServerState::Login { "it requires a login" } else { error };
+    Some(Finding::error(&subject, text, &cure))
+}
+
+/// Describes the protections of a server that hold something back.
+fn guard_findings(server: &ServerStatus) -> Vec<Finding> {
+    let subject = format!("servers.{}", server.name);
+    let mut found = Vec::new();
+    if let Some(breaker) = server.breaker.as_ref().filter(|breaker| breaker.state == "open") {
+        let until = breaker.until.map(|until| format!(" until {until:.0}")).unwrap_or_default();
+        let text = format!("its circuit breaker refuses calls{until}");
+        found.push(Finding::warning(&subject, &text, "see its last error; it is tried again then"));
+    }
+    if let Some(fault) = &server.definitions.fault {
+        let cure = "restore the file of accepted definitions";
+        found.push(Finding::error(&subject, fault, cure));
+    }
+    if server.definitions.held > 0 {
+        let text = format!("{} of its definitions are held", server.definitions.held);
+        let cure = "trunkline pin diff, then trunkline pin approve";
+        found.push(Finding::warning(&subject, &text, cure));
+    }
+    found
+}
+
+fn expiry_finding(expiry: &ExpiryStatus, now: Timestamp) -> Option<Finding> {
+    let level = match expiry.state {
+        ExpiryState::Valid => return None,
+        ExpiryState::Soon => FindingLevel::Warning,
+        ExpiryState::Expired => FindingLevel::Error,
+    };
+    let text = format!("{} {}", expiry.subject, describe_end(expiry.expires_at, now));
+    Some(Finding::new(level, &expiry.name, &text, expiry.cure))
+}
+
+fn issuer_finding(issuer: &IssuerStatus) -> Option<Finding> {
+    let subject = format!("issuers.{}", issuer.name);
+    let cure = "correct the issuer's settings, or wait for it; it is asked again";
+    if let Some(error) = &issuer.error {
+        let level = if issuer.keys == 0 { FindingLevel::Error } else { FindingLevel::Warning };
+        return Some(Finding::new(level, &subject, error, cure));
+    }
+    issuer.login_error.as_ref().map(|error| Finding::error(&subject, error, cure))
+}
+
+fn audit_finding(audit: &AuditStatus) -> Option<Finding> {
+    let error = audit.error.as_ref()?;
+    let text = format!("records cannot be written ({} are lost): {error}", audit.dropped);
+    Some(Finding::error("audit", &text, "make the place of the records writable"))
+}
