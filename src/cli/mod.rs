@@ -1,7 +1,8 @@
 //! The command line: one file or folder per command, and the parts that several commands share.
 //!
-//! Exit codes are the same for all commands: 0 for success, 1 for a failure
-//! while running, 2 for an invalid command line, 3 for an invalid configuration.
+//! Exit codes are the same for all commands: 0 for success, 1 for a failure while running or for
+//! findings, 2 for an invalid command line, 3 for an invalid configuration, and for a gateway that
+//! cannot be reached.
 
 pub mod cert;
 pub mod serve;
@@ -19,6 +20,8 @@ mod key;
 mod login;
 mod policy;
 mod preview;
+mod running;
+mod status;
 mod stdio;
 
 use std::ffi::OsString;
@@ -59,6 +62,8 @@ enum CliCommand {
     Serve(CommonArgs),
     /// Run the gateway as a stdio server, or connect a stdio client to a running gateway
     Stdio(stdio::StdioArgs),
+    /// Show the servers of the running gateway, and everything that needs an operator
+    Status(status::StatusArgs),
     /// Check a configuration without running it, and print every fault with its line and key
     Check(check::CheckArgs),
     /// Print the JSON Schema of the configuration, for editors
@@ -175,6 +180,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         CliCommand::Serve(common) => serve::run(common),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
+        CliCommand::Status(args) => status::show_status(args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
@@ -278,11 +284,12 @@ const OPEN_GATEWAY_WARNING: &str = "other machines can reach the gateway without
 
 /// The warning for admin pages that answer to any host.
 const ANY_ADMIN_HOST_WARNING: &str = "admin.allowed_hosts: with \"*\", web pages in a browser that reaches the \
-    address can read the admin pages (DNS rebinding): list the host names instead";
+    address can send requests to the admin listener (DNS rebinding): list the host names instead";
 
-/// The warning for admin pages that other machines can reach.
-const PUBLIC_ADMIN_WARNING: &str = "admin.listen: other machines can reach the admin pages, which need no key: \
-    let only your own network reach the port";
+/// The warning for an admin listener that other machines can reach.
+const PUBLIC_ADMIN_WARNING: &str = "admin.listen: other machines can reach the admin listener, which has no TLS, so \
+    the keys of operators can be read on the way: let only your own network reach the port, or a \
+    proxy with TLS";
 
 /// A failing exit code; unlike `ExitCode` it can be a constant.
 #[derive(Debug, Clone, Copy)]
@@ -297,6 +304,7 @@ impl FailureExit {
 const FAILURE_EXIT: FailureExit = FailureExit(1);
 const WRONG_USE: FailureExit = FailureExit(2);
 const CONFIG_FAULT: FailureExit = FailureExit(3);
+const UNREACHABLE_EXIT: FailureExit = FailureExit(3);
 
 fn terminal_color() -> Color {
     use std::io::IsTerminal;

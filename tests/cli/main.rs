@@ -23,6 +23,7 @@ mod process;
 mod waiting;
 mod policy;
 mod quotas;
+mod running;
 mod sandbox;
 mod scan;
 mod serve;

@@ -1,0 +1,101 @@
+//! Requests of commands to the running gateway: over its private socket, which is found by the path of
+//! the configuration, or over its admin listener with `--url` and `--key-file`.
+//!
+//! The configuration is not loaded, because it may be faulty while the gateway runs with an earlier
+//! one. It differs from `serve`, which runs the gateway.
+
+mod connection;
+mod error;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use http::Method;
+use serde_json::Value;
+use url::Url;
+
+use super::{print_error, report_error};
+use crate::admin::API_PATH;
+use connection::RunningGateway;
+pub(in crate::cli) use error::RunningGatewayError;
+
+/// The gateway that a command asks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GatewayOption {
+    /// The configuration of the gateway
+    #[arg(
+        short = 'c',
+        long = "config",
+        value_name = "FILE",
+        env = "TRUNKLINE_CONFIG",
+        default_value = "gateway.toml"
+    )]
+    config: PathBuf,
+    /// Ask the gateway with this admin address instead, such as https://gateway.example.com:8081
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    /// The file with the API key, or the token, of a client with a role
+    #[arg(long, value_name = "FILE", requires = "url")]
+    key_file: Option<PathBuf>,
+    /// CA certificates to trust besides the system's, as PEM
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
+}
+
+/// A request to the API.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayRequest<'a> {
+    /// The method.
+    pub(crate) method: Method,
+    /// The path below `/api/v1`, with the query.
+    pub(crate) path: &'a str,
+    /// The body.
+    pub(crate) body: Option<Value>,
+}
+
+impl<'a> GatewayRequest<'a> {
+    /// Creates a request that reads.
+    pub(crate) fn get(path: &'a str) -> Self {
+        Self { method: Method::GET, path, body: None }
+    }
+}
+
+impl GatewayOption {
+    /// Uses this file of the command line in place of the option.
+    #[must_use]
+    pub(crate) fn or_file(self, file: Option<PathBuf>) -> Self {
+        match file {
+            Some(config) => Self { config, ..self },
+            None => self,
+        }
+    }
+
+    /// Sends a request to the running gateway, and returns the document of the answer.
+    ///
+    /// # Errors
+    /// [`RunningGatewayError`].
+    pub(crate) fn request(
+        &self,
+        request: &GatewayRequest<'_>,
+    ) -> Result<Value, RunningGatewayError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
+        runtime.block_on(async {
+            let address = RunningGateway::find(self).await?;
+            let answer = address.send(request, &format!("{API_PATH}{}", request.path)).await?;
+            answer.into_document()
+        })
+    }
+}
+
+/// Prints the reason that a command got no answer, and returns the exit code.
+pub(crate) fn report_unanswered(error: &RunningGatewayError) -> ExitCode {
+    match error {
+        RunningGatewayError::Runtime(source) => report_error(source),
+        error => {
+            print_error(&error.to_string());
+            error.exit().into_code()
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Commands that ask the running gateway.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::{Process, TRUNKLINE, Tag, eventually};
+use super::{DONE, FAILURE, Ran, WRONG_USE, clock, file, trunkline};
+
+/// Exit code of a command that finds no gateway.
+const UNREACHABLE: i32 = 3;
+
+/// Runs a command like a user in the same session as the gateway.
+fn beside(gateway: &Process, args: &[&str]) -> Ran {
+    let mut command = Command::new(TRUNKLINE);
+    command.env("XDG_RUNTIME_DIR", gateway.folder()).env_remove("TRUNKLINE_CONFIG");
+    Ran(command.args(args).current_dir(gateway.folder()).stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_gateway_that_does_not_run_is_named_with_all_places_that_were_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), "");
+    let name = std::fs::canonicalize(&config).unwrap();
+    let name = name.to_str().unwrap();
+    trunkline(&["status", "-c", &config]).exits_with(UNREACHABLE).complains_of(&[
+        &format!("no gateway runs with {name}: start it with `trunkline serve --config {name}`"),
+        "tried ",
+        "there is no such socket",
+    ]);
+    trunkline(&["status", &config]).exits_with(UNREACHABLE).complains_of(&["no gateway runs"]);
+    let off = file(folder.path(), "[admin]\nsocket = \"off\"\n");
+    trunkline(&["status", &off]).exits_with(UNREACHABLE).complains_of(&["admin.socket is \"off\""]);
+    trunkline(&["status", &config, "-c", &config]).exits_with(WRONG_USE);
+    trunkline(&["status", "--key-file", "x"]).exits_with(WRONG_USE).complains_of(&["--url"]);
+    trunkline(&["status", "--url", "ftp://a/"]).exits_with(WRONG_USE).complains_of(&["http://"]);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    trunkline(&["status", "--url", &format!("http://{closed}")])
+        .exits_with(UNREACHABLE)
+        .complains_of(&[&closed.to_string(), "does not answer"]);
+}
+
+#[test]
+fn the_status_of_the_running_gateway_is_shown_also_beside_a_faulty_file() {
+    let tag = Tag::new();
+    let gateway = Process::start(&clock(&tag));
+    gateway.ready(&["clock"]);
+    let config = gateway.config();
+    let config = config.to_str().unwrap();
+    for args in [&["status"][..], &["status", config], &["status", "-c", config]] {
+        beside(&gateway, args).exits_with(DONE).prints(&[
+            "1 of 1 servers ready, ",
+            "SERVER  STATE       ERA",
+            "clock   ready       legacy",
+        ]);
+    }
+    let json = beside(&gateway, &["status", "--json"]).exits_with(DONE);
+    let status: Value = serde_json::from_str(&json.said()).unwrap();
+    assert_eq!(status["servers"][0]["name"], "clock");
+    // The file is not loaded: only the place of the socket is read from it, if it can be.
+    let written = std::fs::read_to_string(gateway.config()).unwrap();
+    std::fs::write(gateway.config(), format!("{written}x = 1\n")).unwrap();
+    eventually("the reload is rejected", || gateway.status()["findings"] != serde_json::json!([]));
+    beside(&gateway, &["status"]).exits_with(FAILURE).prints(&[
+        "error: configuration: the new configuration has faults",
+        "  = cure: correct the file (trunkline check)",
+    ]);
+}
+
+#[test]
+fn a_server_that_is_down_is_a_finding_with_its_cure() {
+    let gateway = Process::start("\n[servers.down]\ncommand = \"no-such-program-anywhere\"\n");
+    eventually("the start has failed", || !gateway.server("down")["last_error"].is_null());
+    beside(&gateway, &["status"]).exits_with(FAILURE).prints(&[
+        "0 of 1 servers ready",
+        "error: servers.down: ",
+        "  = cure: ",
+    ]);
+}
+
+#[test]
+fn over_tcp_a_key_with_a_role_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+    std::fs::write(&good, "the-key\n").unwrap();
+    std::fs::write(&bad, "another\n").unwrap();
+    let digest = trunkline::crypto::sha256(b"the-key");
+    let digest = data_encoding::HEXLOWER.encode(&digest);
+    let table = format!("[clients.ops]\nkey = \"{digest}\"\nrole = \"viewer\"\n");
+    let gateway = Process::start(&table);
+    let url = format!("http://{}", gateway.admin);
+    let ask = |key: &std::path::Path| {
+        trunkline(&["status", "--url", &url, "--key-file", key.to_str().unwrap()])
+    };
+    ask(&good).exits_with(DONE).prints(&["0 of 0 servers ready"]);
+    ask(&bad).exits_with(FAILURE).complains_of(&["(unauthenticated)"]);
+    trunkline(&["status", "--url", &url]).exits_with(FAILURE).complains_of(&["(unauthenticated)"]);
+    ask(&folder.path().join("none")).exits_with(WRONG_USE).complains_of(&["--key-file"]);
+}
