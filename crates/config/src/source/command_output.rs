@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use trunkline_core::clock;
-use trunkline_core::text::{clip, escape_controls};
+use trunkline_core::text::{clip, describe_system_error, escape_controls};
 
 use super::secret::Secret;
 
@@ -25,8 +25,8 @@ pub enum CommandFault {
     #[error("there is no program to run")]
     Empty,
     /// It cannot be started, or its output cannot be read.
-    #[error("{0}")]
-    System(#[from] io::Error),
+    #[error("{}", describe_system_error(.0))]
+    System(io::Error),
     /// It reports a failure.
     #[error("{status}; its last line was: {last_line:?}")]
     Failed {
@@ -44,6 +44,12 @@ pub enum CommandFault {
     /// It writes no text.
     #[error("expected text in UTF-8")]
     NotText,
+}
+
+impl From<io::Error> for CommandFault {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 /// The known outputs, by command line.

@@ -18,12 +18,14 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::text::describe_system_error;
+
 /// Reasons that a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system's error.
-    #[error("{0}")]
-    System(#[from] io::Error),
+    /// The system's error. It is no source: a chain of causes would repeat it.
+    #[error("{}", describe_system_error(.0))]
+    System(io::Error),
     /// A pipe, a device, a socket or a directory.
     #[error("expected a regular file, found {found}")]
     NotRegular {
@@ -45,6 +47,12 @@ pub enum FileError {
     /// The file is not UTF-8.
     #[error("expected text in UTF-8")]
     NotText,
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 /// Reads a regular file of at most `max` bytes.
@@ -214,6 +222,12 @@ mod tests {
             assert!(is_own || matches!(read, Err(FileError::Foreign)));
             assert!(matches!(read_own_file(&link, 100), Err(FileError::System(_))), "a link");
         }
+    }
+
+    #[test]
+    fn a_missing_file_is_named_once_in_a_chain() {
+        let fault = read_file(Path::new("/no/such/file"), 100).unwrap_err();
+        assert_eq!(crate::text::error_chain(&fault), "No such file or directory");
     }
 
     #[test]

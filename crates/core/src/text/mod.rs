@@ -43,7 +43,32 @@ pub fn error_chain_with(
 ) -> String {
     let errors = std::iter::successors(Some(error), |error| error.source());
     let chain = errors.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    escape_controls(clip(&hide(&chain), MAX_CHAIN_BYTES))
+    escape_controls(clip(&remove_error_numbers(&hide(&chain)), MAX_CHAIN_BYTES))
+}
+
+/// Returns the text of a system's error without its number, which tells most readers nothing:
+/// `No such file or directory`.
+pub fn describe_system_error(error: &std::io::Error) -> String {
+    remove_error_numbers(&error.to_string()).into_owned()
+}
+
+/// Removes the numbers that the standard library adds to errors of the system: ` (os error 2)`.
+fn remove_error_numbers(text: &str) -> Cow<'_, str> {
+    const BEFORE_NUMBER: &str = " (os error ";
+    let mut rest = text;
+    let mut kept = String::new();
+    while let Some((before, after)) = rest.split_once(BEFORE_NUMBER) {
+        let number = after.split_once(')').filter(|(number, _)| number.parse::<i32>().is_ok());
+        kept.push_str(before);
+        match number {
+            Some((_, after)) => rest = after,
+            None => {
+                kept.push_str(BEFORE_NUMBER);
+                rest = after;
+            }
+        }
+    }
+    if kept.is_empty() && rest.len() == text.len() { text.into() } else { (kept + rest).into() }
 }
 
 /// A name as a step of a JSON pointer (RFC 6901, section 3), without a slash before it.
@@ -150,6 +175,19 @@ mod tests {
             ("x\u{202e}y\u{2028}z", "x\\u{202e}y\\u{2028}z"),
         ] {
             assert_eq!(escape_controls(input), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_system_has_no_number() {
+        let missing = std::fs::File::open("/no/such/file").unwrap_err();
+        assert_eq!(describe_system_error(&missing), "No such file or directory");
+        for (text, expected) in [
+            ("a (os error 2): b (os error 13)", "a: b"),
+            (" (os error 2)", ""),
+            ("a (os error x) (os error 2", "a (os error x) (os error 2"),
+        ] {
+            assert_eq!(error_chain(&std::io::Error::other(text)), expected, "{text}");
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${command:/no/such/program --key s3cret}\" }",
-        "3: servers.x.headers.A: the command `/no/such/program` fails: No such file or directory (os error 2); run it by hand, as the user and with the environment of the gateway",
+        "3: servers.x.headers.A: the command `/no/such/program` fails: No such file or directory; run it by hand, as the user and with the environment of the gateway",
     ),
     (
         "url = \"http://x\"\ncall_headers = { A = \"b\" }",
