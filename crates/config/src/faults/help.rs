@@ -67,6 +67,9 @@ impl SettingFault {
             }
             Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
             Self::InputSchema => "write a schema with type = \"object\" at its root",
+            Self::Expression { .. } => {
+                "write a regular expression as in docs.rs/regex, such as '^iban$'"
+            }
             Self::NoJsonNumber => "write a finite number of at most 64 bits, or a text",
             Self::HiddenArgument { .. } => "remove one of them",
             Self::ArgumentName => "choose a name that no other argument of the tool has",

@@ -3,6 +3,7 @@
 
 pub(crate) mod condition;
 pub(crate) mod embeddings;
+pub(crate) mod expression;
 pub(crate) mod help;
 pub(crate) mod issuer;
 pub(crate) mod oauth;

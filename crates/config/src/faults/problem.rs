@@ -5,6 +5,7 @@ use trunkline_protocol::call::ServerNameError;
 
 use super::condition::ConditionFault;
 use super::embeddings::EmbeddingSettingsFault;
+use super::expression::ExpressionFault;
 use super::issuer::IssuerFault;
 use super::oauth::OauthFault;
 use super::url::UrlFault;
@@ -257,6 +258,14 @@ pub enum SettingFault {
     Condition {
         /// The fault.
         fault: ConditionFault,
+        /// The character, counted from 1.
+        place: usize,
+    },
+    /// A regular expression that cannot be used.
+    #[error("at character {place}: {fault}")]
+    Expression {
+        /// The fault.
+        fault: ExpressionFault,
         /// The character, counted from 1.
         place: usize,
     },

@@ -7,6 +7,8 @@ use serde_json::Value as Json;
 
 use trunkline_telemetry::audit::{ChainKey, RedactionRules, SyslogAddress};
 
+use crate::faults::FoundProblem;
+use crate::faults::expression::{ExpressionFault, find_expression_fault};
 use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::{Setting, TextSetting};
@@ -163,16 +165,38 @@ impl TextSetting for ArgumentsSizeSetting {
 /// A regular expression.
 pub(crate) struct ExpressionSetting;
 
-impl TextSetting for ExpressionSetting {
+impl Setting for ExpressionSetting {
     type Value = String;
-    const WORD: &'static str = "regular expression";
-    const EXAMPLE: &'static str = "'^iban$'";
 
-    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, SettingFault> {
+    fn kind_word() -> String {
+        "regular expression".into()
+    }
+
+    fn example_value() -> String {
+        "'^iban$'".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<String> {
+        let text = node.expect_plain_string::<Self>(reader)?;
+        if let Some((fault, at)) = find_expression_fault(text) {
+            let place = text.get(..at.start).map_or(0, |before| before.chars().count()) + 1;
+            let problem = SettingFault::Expression { fault, place };
+            let span = node.span_within(text, at);
+            let (shown, key) = (node.span.clone(), node.key.clone());
+            reader.found.push(FoundProblem { span, shown, key, problem });
+            return None;
+        }
         let own = [text.to_owned()];
-        let is_valid =
-            text.len() <= MAX_EXPRESSION_BYTES && RedactionRules::new(&own, &own).is_ok();
-        Ok(is_valid.then(|| text.to_owned()))
+        if text.len() > MAX_EXPRESSION_BYTES || RedactionRules::new(&own, &own).is_err() {
+            let fault = ExpressionFault::TooLarge;
+            node.report_fault(reader, SettingFault::Expression { fault, place: 1 });
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn json_schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string" })
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "[audit]\nstdout = true\narguments = true\nredact_keys = [\"(\"]",
-        "4: audit.redact_keys[0]: \"(\" is not a regular expression; write '^iban$'",
+        "4: audit.redact_keys[0]: at character 1: unclosed group; write a regular expression as in docs.rs/regex, such as '^iban$'",
     ),
     (
         "[audit]\nstdout = true\narguments = true\narguments_size = \"1MiB\"",
