@@ -72,6 +72,7 @@ async fn the_link_and_the_token_request_have_all_required_parameters() {
     let registration: serde_json::Value =
         serde_json::from_slice(&server.api.calls("/register")[0].body).unwrap();
     assert_eq!(registration["application_type"], "native");
+    assert_eq!(registration["grant_types"], json!(["authorization_code", "refresh_token"]));
 }
 
 #[tokio::test]
@@ -178,7 +179,7 @@ async fn a_server_without_the_table_is_never_logged_in_to() {
     let gateway = Gateway::with("s", server.upstream.http()).start().await;
     let said = call(&gateway.modern()).await;
     assert!(!said.body.contains("/connect"), "{said:?}");
-    assert_eq!(gateway.server("s").await["state"], "backoff");
+    assert_eq!(gateway.server("s").await["state"], "failed");
     assert_eq!(server.api.received().len(), 0);
     let answer = gateway.plain().http("GET", "/oauth/callback?state=x&code=y").send().await;
     assert_eq!(answer.status(), 400, "no login waits for it");

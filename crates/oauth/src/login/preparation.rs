@@ -226,12 +226,12 @@ impl ServerAuthorizer {
         let auth = registered_auth(&found.metadata);
         let headers =
             HeaderMap::from_iter([(CONTENT_TYPE, MediaType::JSON), (ACCEPT, MediaType::JSON)]);
-        let body = Bytes::from(registration_request(redirect, auth));
+        let body = Bytes::from(registration_request(&found.metadata, redirect, auth));
         let request = OutboundRequest { method: Method::POST, url: endpoint, headers, body };
         let answer = self.outbound.send(request).await?;
         if !answer.status.is_success() {
-            let error = ProviderError::read(answer.status, &answer.body);
-            return Err(RegistrationFault::Refused { error }.into());
+            let (status, error) = (answer.status, ProviderError::read(answer.status, &answer.body));
+            return Err(RegistrationFault::Refused { status, error }.into());
         }
         let client = read_registration(&answer.body, auth)?;
         self.book.keep_client(place, client.clone()).await;

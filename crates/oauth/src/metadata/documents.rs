@@ -87,6 +87,8 @@ pub(crate) struct AuthServerMetadata {
     pub(crate) scopes: ScopeSet,
     /// Client authentication methods of the token endpoint. `None` if the document lists none.
     pub(crate) auth_methods: Option<Vec<String>>,
+    /// Supported grant types, if the authorization server lists them.
+    pub(crate) grant_types: Option<Vec<String>>,
     /// Announces `iss` in responses to authorization requests (RFC 9207).
     pub(crate) iss_in_answers: IssAdvertised,
     /// Accepts the URL of a metadata document as a client id.
@@ -132,6 +134,7 @@ struct IssuerDocument {
     #[serde(default, deserialize_with = "null_as_absent")]
     code_challenge_methods_supported: Vec<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    grant_types_supported: Option<Vec<String>>,
     #[serde(default, deserialize_with = "flag")]
     authorization_response_iss_parameter_supported: bool,
     #[serde(default, deserialize_with = "flag")]
@@ -258,6 +261,7 @@ impl AuthServerMetadata {
             revocation_endpoint: document.revocation_endpoint.as_deref().and_then(parse_endpoint),
             scopes: document.scopes_supported.iter().map(String::as_str).collect(),
             auth_methods: document.token_endpoint_auth_methods_supported,
+            grant_types: document.grant_types_supported,
             iss_in_answers: choose(document.authorization_response_iss_parameter_supported),
             metadata_documents: if accepts {
                 DocumentClients::Accepted
@@ -278,6 +282,7 @@ impl AuthServerMetadata {
             revocation_endpoint: None,
             scopes: ScopeSet::default(),
             auth_methods: None,
+            grant_types: None,
             iss_in_answers: IssAdvertised::No,
             metadata_documents: DocumentClients::Unknown,
             proof_algorithms: None,

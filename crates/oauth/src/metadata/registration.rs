@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
@@ -110,12 +111,28 @@ pub enum RegistrationFault {
     /// The authorization server did not register the gateway.
     #[error("the authorization server refused to register the gateway: {error}")]
     Refused {
-        /// Its error, or its status.
+        /// Its status.
+        status: StatusCode,
+        /// Its error, or its status in words.
         error: ProviderError,
     },
     /// The response has no client.
     #[error("the answer to the registration has no `client_id`, or an unknown way to authenticate")]
     Shape,
+}
+
+impl RegistrationFault {
+    /// Returns true if an operator has to act before another attempt can succeed.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => {
+                let is_busy =
+                    matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+                status.is_client_error() && !is_busy
+            }
+            Self::OtherIssuer { .. } | Self::NoWay { .. } | Self::Shape => true,
+        }
+    }
 }
 
 /// Chooses the client: configured → metadata document → dynamic registration.
@@ -180,13 +197,28 @@ pub(crate) fn registered_auth(metadata: &AuthServerMetadata) -> ClientAuth {
     first_supported(&ways, metadata).unwrap_or(ClientAuth::None)
 }
 
+/// Returns the grant types to request in a registration: those of the gateway's logins that the
+/// authorization server lists, because some refuse a registration with others. Without a list, both
+/// are requested: many authorization servers with refresh tokens publish none.
+fn registered_grant_types(metadata: &AuthServerMetadata) -> Vec<&'static str> {
+    let listed = metadata.grant_types.as_ref();
+    let is_listed = |grant: &&str| listed.is_none_or(|listed| listed.iter().any(|it| it == grant));
+    let refresh = Some("refresh_token").filter(is_listed);
+    // Needed in any case: a list without it is wrong.
+    ["authorization_code"].into_iter().chain(refresh).collect()
+}
+
 /// Returns the body of a registration (RFC 7591, 2).
-pub(crate) fn registration_request(redirect: &Url, auth: ClientAuth) -> Vec<u8> {
+pub(crate) fn registration_request(
+    metadata: &AuthServerMetadata,
+    redirect: &Url,
+    auth: ClientAuth,
+) -> Vec<u8> {
     let is_loopback = redirect.scheme() == "http";
     let request = json!({
         "client_name": "Trunkline",
         "redirect_uris": [redirect.as_str()],
-        "grant_types": ["authorization_code", "refresh_token"],
+        "grant_types": registered_grant_types(metadata),
         "response_types": ["code"],
         "token_endpoint_auth_method": auth.as_str(),
         // OpenID Connect Dynamic Client Registration, 2: web clients have HTTPS redirects.
@@ -314,11 +346,26 @@ mod tests {
         }
         for (redirect, kind) in [("http://127.0.0.1:1/cb", "native"), ("https://g.test/cb", "web")]
         {
-            let body = registration_request(&redirect.parse().unwrap(), ClientAuth::None);
+            let metadata = metadata(None);
+            let body =
+                registration_request(&metadata, &redirect.parse().unwrap(), ClientAuth::None);
             let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(body["application_type"], kind);
             assert_eq!(body["redirect_uris"], json!([redirect]));
             assert_eq!(body["grant_types"], json!(["authorization_code", "refresh_token"]));
+        }
+        for (listed, requested) in [
+            (None, &["authorization_code", "refresh_token"][..]),
+            (
+                Some(&["authorization_code", "refresh_token", "x"][..]),
+                &["authorization_code", "refresh_token"],
+            ),
+            (Some(&["authorization_code", "client_credentials"]), &["authorization_code"]),
+            (Some(&[]), &["authorization_code"]),
+        ] {
+            let listed = listed.map(|listed| listed.iter().map(ToString::to_string).collect());
+            let metadata = AuthServerMetadata { grant_types: listed, ..metadata(None) };
+            assert_eq!(registered_grant_types(&metadata), requested);
         }
     }
 
