@@ -2,14 +2,18 @@
 //!
 //! One list serves `trunkline check`, `/status`, the reasons of `/readyz`, the metric and the log.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ExpiryStatus;
 use crate::config::{Config, ConfigPlaces, quote_segment};
+use crate::identity::TokenIssuer;
 use crate::listener::utc_date;
 use crate::oauth::{AnnouncedEnd, EndingElement, GrantBook};
+use crate::snapshot::Snapshots;
 
 /// The kind of an element that expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -27,6 +31,8 @@ pub enum ExpiryKind {
     Grant,
     /// The secret of a client that the gateway has registered with a provider.
     ProviderSecret,
+    /// A certificate of a key with which an issuer signs tokens.
+    IssuerKey,
 }
 
 /// An element with an end.
@@ -64,6 +70,7 @@ impl ExpiryKind {
             Self::ApiKey => "api_key",
             Self::Grant => "grant",
             Self::ProviderSecret => "provider_secret",
+            Self::IssuerKey => "issuer_key",
         }
     }
 
@@ -82,6 +89,7 @@ impl ExpiryKind {
             Self::ProviderSecret => {
                 "set `client_id` and `client_secret`, or have users log in again"
             }
+            Self::IssuerKey => "the issuer has to publish its next key",
         }
     }
 
@@ -94,6 +102,7 @@ impl ExpiryKind {
             Self::ApiKey => "clients that use it are refused",
             Self::Grant => "log in again",
             Self::ProviderSecret => "the provider refuses the gateway",
+            Self::IssuerKey => "its tokens are accepted here, and may be refused elsewhere",
         }
     }
 }
@@ -164,9 +173,16 @@ pub fn key_expiries(config: &Config) -> Vec<Expiry> {
     keys.collect()
 }
 
+/// Returns the ends that are known only while the gateway runs: of grants and of issuers' keys.
+pub(super) fn running_expiries(snapshots: &Snapshots, now: Timestamp) -> Vec<Expiry> {
+    let mut all = grant_expiries(snapshots.grants());
+    all.extend(issuer_expiries(snapshots.load().identity.issuers(), now));
+    all
+}
+
 /// Returns the ends of logins and client secrets that providers have announced. Users are not named:
 /// of their logins at a server, the first one to end counts.
-pub(super) fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
+fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
     let expiry = |end: AnnouncedEnd| {
         let name = format!("servers.{}.oauth", quote_segment(end.server.as_str()));
         let (kind, name, subject) = match end.element {
@@ -185,6 +201,23 @@ pub(super) fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
         Expiry { kind, name, subject: subject.to_owned(), at }
     };
     grants.announced_ends().into_iter().map(expiry).collect()
+}
+
+/// Returns the ends of the certificates (`x5c`) that issuers publish with their keys. Of each
+/// issuer, the first one to end counts; those that have ended are left out while another is valid.
+fn issuer_expiries(issuers: &[Arc<TokenIssuer>], now: Timestamp) -> Vec<Expiry> {
+    let expiry = |issuer: &Arc<TokenIssuer>| {
+        let keys = issuer.keys.current()?;
+        let ends = || keys.certificate_ends().filter_map(|at| Timestamp::from_second(at).ok());
+        let at = ends().filter(|at| *at > now).min().or_else(|| ends().max())?;
+        Some(Expiry {
+            kind: ExpiryKind::IssuerKey,
+            name: format!("issuers.{}", quote_segment(issuer.config.name.as_str())),
+            subject: "the certificate of a key".to_owned(),
+            at,
+        })
+    };
+    issuers.iter().filter_map(expiry).collect()
 }
 
 /// Returns a duration in its largest unit.

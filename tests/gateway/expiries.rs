@@ -11,6 +11,7 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::Gateway;
 use crate::support::gateway::{Builder, key_digest};
+use crate::support::issuer::SigningKey;
 
 /// Returns the midnight before which more than this many whole days pass, and not another one.
 fn midnight_in(days: i64) -> Date {
@@ -42,6 +43,37 @@ fn expired() -> Date {
 fn entry<'a>(status: &'a Value, name: &str) -> &'a Value {
     let expiries = status["expiries"].as_array().unwrap();
     expiries.iter().find(|expiry| expiry["name"] == name).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn certificates_of_issuers_keys_are_in_the_calendar() {
+    let key = SigningKey::p256("k");
+    let folder = tempfile::tempdir().unwrap();
+    // The first one has ended, and is replaced by the others.
+    let ends = [expired(), midnight_in(400), midnight_in(15)];
+    let certificates = ends.map(|end| {
+        write_pair(folder.path(), end);
+        let pem = std::fs::read_to_string(folder.path().join("leaf.pem")).unwrap();
+        pem.lines().filter(|line| !line.starts_with("---")).collect::<String>()
+    });
+    let keys = certificates.map(|certificate| {
+        let mut key = key.public();
+        key["x5c"] = json!([certificate]);
+        key
+    });
+    std::fs::write(folder.path().join("keys.json"), json!({ "keys": keys }).to_string()).unwrap();
+    let issuer = "[issuers.idp]\nissuer = \"https://idp.example.com\"\njwks_file = \"keys.json\"\n";
+    let gateway = Gateway::alone()
+        .gateway("public_url = \"https://gw.example.com\"")
+        .toml(issuer)
+        .in_folder(folder)
+        .start()
+        .await;
+    let status = gateway.wait_for(|status| !entry(status, "issuers.idp").is_null()).await;
+    let found = entry(&status, "issuers.idp");
+    assert_eq!((&found["kind"], &found["state"]), (&json!("issuer_key"), &json!("soon")));
+    let end: Timestamp = found["expires_at"].as_str().unwrap().parse().unwrap();
+    assert_eq!(TimeZone::UTC.to_datetime(end).date(), midnight_in(15));
 }
 
 const CERT: &str = "gateway.tls.cert";

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, crypto};
 use serde::Deserialize;
 use serde_json::Value;
+use x509_parser::parse_x509_certificate;
 
 use crate::call::TokenFault;
 use crate::config::TokenAlgorithm;
@@ -27,6 +30,8 @@ struct PublicKey {
     algorithm: Option<Algorithm>,
     family: KeyFamily,
     key: DecodingKey,
+    /// The end of its certificate (`x5c`), if it has one, in seconds since 1970.
+    certificate_end: Option<i64>,
 }
 
 /// Families of keys by their signatures.
@@ -87,6 +92,12 @@ impl KeySet {
     /// Returns the number of keys.
     pub fn key_count(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Returns the ends of the keys' certificates, in seconds since 1970. They do not matter for
+    /// the verification of tokens.
+    pub fn certificate_ends(&self) -> impl Iterator<Item = i64> {
+        self.keys.iter().filter_map(|key| key.certificate_end)
     }
 
     /// Returns true if both were parsed from the same bytes.
@@ -157,12 +168,21 @@ impl PublicKey {
             None => None,
         };
         let key = DecodingKey::from_jwk(&jwk).ok()?;
-        Some(Self { id: common.key_id.clone(), algorithm, family, key })
+        let chain = common.x509_chain.as_deref().unwrap_or_default();
+        let certificate_end = chain.first().and_then(|certificate| end_of(certificate));
+        Some(Self { id: common.key_id.clone(), algorithm, family, key, certificate_end })
     }
 
     fn fits(&self, algorithm: Algorithm, family: KeyFamily) -> bool {
         self.family == family && self.algorithm.is_none_or(|own| own == algorithm)
     }
+}
+
+/// Returns the end of a certificate in base64 (RFC 7517, 4.7), in seconds since 1970.
+fn end_of(certificate: &str) -> Option<i64> {
+    let der = STANDARD.decode(certificate).ok()?;
+    let (_, certificate) = parse_x509_certificate(&der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
 }
 
 /// Returns the library's algorithm, and the family of its keys.
