@@ -57,8 +57,8 @@ pub use self::{
     socket::{Counts, Drained, ListenError, Listener},
     tls::{
         AuthorityReport, CertificateFault, Certificates, ChainJudgement, ChainSurroundings,
-        PemCertificate, TlsError, TlsFiles, inspect_authorities, inspect_chain, read_certificates,
-        utc_date,
+        PemCertificate, TlsError, TlsFiles, are_swapped, inspect_authorities, inspect_chain,
+        read_certificates, utc_date,
     },
     workers::Workers,
 };

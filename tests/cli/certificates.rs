@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use jiff::civil::Date;
@@ -265,4 +266,44 @@ fn an_end_is_logged_before_it_comes() {
     eventually("the end is logged", || gateway.log().contains(&warning));
     let log = gateway.log();
     assert!(log.lines().any(|line| line.contains("WARN") && line.contains(&warning)), "{log}");
+}
+
+#[test]
+fn swapped_files_are_recognised() {
+    let site = Site::new();
+    site.write_leaf(|_| {});
+    let text = "[gateway]\ntls = { cert = \"leaf.key\", key = \"leaf.pem\" }\n";
+    let ran = trunkline(&["check", "--config", &file(site.path(), text)]);
+    ran.exits_with(CONFIG_FAULT).complains_of(&[
+        "gateway.tls.cert: `cert` and `key` are swapped",
+        "name \"leaf.pem\" in `cert` and \"leaf.key\" in `key`",
+    ]);
+}
+
+#[test]
+fn a_certificate_that_was_refused_as_not_yet_valid_is_used_once_it_is_valid() {
+    let site = Site::new();
+    site.write_leaf(|params| end_in(params, 400));
+    let config = site.config("");
+    let Site { folder, key } = site;
+    let gateway = Process::start_with(folder, Path::new(&config), &[]);
+    let end = || {
+        let status = gateway.status();
+        let expiries = status["expiries"].as_array().unwrap().clone();
+        let own = expiries.iter().find(|entry| entry["name"] == "gateway.tls.cert").unwrap();
+        own["expires_at"].as_str().unwrap().parse::<Timestamp>().unwrap()
+    };
+    let before = end();
+    let begin = Timestamp::now() + SignedDuration::from_secs(5);
+    let mut params = named("localhost");
+    end_in(&mut params, 300);
+    params.not_before =
+        date_time_ymd(1970, 1, 1) + Duration::from_secs(begin.as_second().cast_unsigned());
+    let pem = params.self_signed(&key).unwrap().pem();
+    std::fs::write(gateway.folder().join("leaf.pem"), pem).unwrap();
+    eventually("it is refused", || gateway.log().contains("is not yet valid"));
+    assert_eq!(end(), before, "the earlier one is in use");
+    // Nobody writes the file again.
+    eventually("it is in use", || end() != before);
+    assert!(Timestamp::now().as_second() >= begin.as_second());
 }

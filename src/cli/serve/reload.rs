@@ -1,13 +1,17 @@
 //! Configuration reload while the gateway runs: builds the new state beside the running one, swaps
 //! last, and keeps the old one on any fault.
 
+mod changes;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use jiff::Timestamp;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
 
-use crate::admin::{LoadedFile, StatusReport, key_expiries};
+use crate::admin::{LoadedFile, StatusReport, key_expiries, wall_time};
 use crate::child::Guardian;
 use crate::cli::{CommonArgs, OPEN_GATEWAY_WARNING};
 use crate::codec::file::FileReader;
@@ -25,6 +29,7 @@ use crate::text::error_chain;
 
 use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
+use changes::ReloadChanges;
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -42,6 +47,8 @@ pub struct Reloader {
     one_at_a_time: Mutex<()>,
     /// Files named by a rejected configuration: a change of one may correct it.
     refused: parking_lot::Mutex<Vec<PathBuf>>,
+    /// Time at which refused certificates are valid.
+    valid_from: watch::Sender<Option<Timestamp>>,
 }
 
 impl Running {
@@ -61,6 +68,7 @@ impl Running {
             reader: FileReader::default(),
             one_at_a_time: Mutex::new(()),
             refused: parking_lot::Mutex::default(),
+            valid_from: watch::Sender::new(None),
         }
     }
 }
@@ -225,6 +233,28 @@ impl Reloader {
         tokio::time::sleep(config.gateway.command_refresh).await;
     }
 
+    /// Waits until certificates that were refused because they were not valid yet are valid;
+    /// forever if there are none.
+    pub(super) async fn certificates_valid(&self) {
+        let mut valid_from = self.valid_from.subscribe();
+        loop {
+            let at = *valid_from.borrow_and_update();
+            let Some(at) = at else {
+                // The sender is part of the reloader.
+                let _ = valid_from.changed().await;
+                continue;
+            };
+            let rest = at.duration_since(wall_time());
+            if rest.is_negative() || rest.is_zero() {
+                self.valid_from.send_replace(None);
+                return;
+            }
+            // In steps, because the clock may be set.
+            let rest = Duration::try_from(rest).unwrap_or_default();
+            let _ = timeout(rest.min(CLOCK_STEP), valid_from.changed()).await;
+        }
+    }
+
     /// Runs the commands of the configuration again, on a blocking thread. Returns true if an
     /// output has changed.
     pub(super) async fn renew_commands(&self) -> bool {
@@ -279,6 +309,7 @@ impl Reloader {
         loaded: LoadedFiles,
         cause: &ReloadCause,
     ) -> Result<ReloadReport, ReloadRefusal> {
+        self.valid_from.send_replace(None);
         self.check_certificates(&loaded)?;
         let LoadedFiles { config, listeners, source } = loaded;
         let expiries = [listeners.certificates.expiries.clone(), key_expiries(&config)].concat();
@@ -293,6 +324,9 @@ impl Reloader {
         if config == *running {
             // The certificate files may have changed under the same names.
             self.publish(listeners, file);
+            if matches!(cause, ReloadCause::Operator) {
+                tracing::info!("the configuration is unchanged; its certificates are read again");
+            }
             return Ok(ReloadReport::accepted(ReloadOutcome::Unchanged, Vec::new()));
         }
         let losses = find_losses(&running, &config);
@@ -313,14 +347,13 @@ impl Reloader {
         if config.events != running.events {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
         }
+        let changes = ReloadChanges::between(&running, &config).describe();
         let plan = self.gateway.snapshots.apply(config).await;
         self.publish(listeners, file);
         tracing::info!(
             kept = plan.kept.len(),
             replaced = plan.replaced.len(),
-            added = plan.added.len(),
-            removed = plan.removed.len(),
-            "the configuration is reloaded"
+            "the configuration is reloaded: {changes}"
         );
         self.events.sender().send(&LifecycleEvent::ConfigApplied {
             kept: plan.kept.len(),
@@ -354,6 +387,7 @@ impl Reloader {
         if !is_no_worse {
             let tls_files = [&tls.cert, &tls.key].into_iter().chain(&tls.client_ca).cloned();
             *self.refused.lock() = config.files.iter().cloned().chain(tls_files).collect();
+            self.valid_from.send_replace(listeners.certificates.valid_from);
             return Err(faults.into());
         }
         for fault in faults {
@@ -417,5 +451,7 @@ fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     }
 }
 
+/// Maximum time between two looks at the clock.
+const CLOCK_STEP: Duration = Duration::from_mins(10);
 /// Ways to accept a configuration that the watcher refuses.
 const ACCEPT_HINT: &str = "send SIGHUP, or restart the gateway";

@@ -79,6 +79,16 @@ pub enum CertificateFault {
     },
 }
 
+impl CertificateFault {
+    /// Returns the begin of the validity, if that is the fault.
+    pub fn begin(&self) -> Option<Timestamp> {
+        match self {
+            Self::NotYetValid { from, .. } => Some(*from),
+            _ => None,
+        }
+    }
+}
+
 /// Judges a chain, which begins with the server's own certificate.
 pub fn inspect_chain(chain: &[PemCertificate], around: &ChainSurroundings<'_>) -> ChainJudgement {
     let mut report =

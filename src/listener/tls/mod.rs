@@ -237,6 +237,13 @@ pub fn read_certificates(file: &Path) -> Result<Vec<PemCertificate>, TlsError> {
     Ok(ders.into_iter().map(with_line).collect())
 }
 
+/// Returns true if the file for the certificate has the key, and the other one the certificate.
+pub fn are_swapped(files: &TlsFiles) -> bool {
+    read_key(&files.cert).is_ok()
+        && read_certificates(&files.cert).is_err()
+        && read_certificates(&files.key).is_ok()
+}
+
 /// The lines where certificates begin. The parser does not have them.
 fn certificate_lines(text: &[u8]) -> impl Iterator<Item = u32> {
     let lines = (1..).zip(text.split(|byte| *byte == b'\n'));

@@ -14,8 +14,8 @@ use trunkline_https::is_platform_root;
 use crate::admin::{Expiry, ExpiryKind, wall_time};
 use crate::config::{Config, LateFault, ServerKind, TlsConfig, quote_segment};
 use crate::listener::{
-    CertificateFault, Certificates, ChainSurroundings, TlsError, TlsFiles, inspect_authorities,
-    inspect_chain, read_certificates,
+    CertificateFault, Certificates, ChainSurroundings, TlsError, TlsFiles, are_swapped,
+    inspect_authorities, inspect_chain, read_certificates,
 };
 use crate::text::error_chain;
 
@@ -24,6 +24,8 @@ use crate::text::error_chain;
 pub struct CertificateReport {
     /// Faults that connections will fail for.
     pub faults: Vec<LateFault>,
+    /// Time from which certificates that are not valid yet are valid.
+    pub valid_from: Option<Timestamp>,
     /// Remarks.
     pub remarks: Vec<CertificateRemark>,
     /// Expiries of certificates and keys.
@@ -56,11 +58,28 @@ pub(super) fn load_certificates(tls: &TlsConfig) -> Result<Certificates, LateFau
         client_ca: tls.client_ca.clone(),
         client_certificates: tls.client_certificates,
     };
-    Certificates::load(&files).map_err(|error| LateFault {
-        key: key_of(&error, tls).to_owned(),
-        text: error_chain(&error),
-        help: help_of(&error).to_owned(),
+    Certificates::load(&files).map_err(|error| {
+        if are_swapped(&files) {
+            return swapped_fault(&files);
+        }
+        LateFault {
+            key: key_of(&error, tls).to_owned(),
+            text: error_chain(&error),
+            help: help_of(&error).to_owned(),
+        }
     })
+}
+
+fn swapped_fault(files: &TlsFiles) -> LateFault {
+    let name = |file: &Path| {
+        format!("{:?}", file.file_name().unwrap_or(file.as_os_str()).to_string_lossy())
+    };
+    let (cert, key) = (name(&files.cert), name(&files.key));
+    LateFault {
+        key: CERT_KEY.to_owned(),
+        text: format!("`cert` and `key` are swapped: {cert} has the key, {key} the certificate"),
+        help: format!("name {key} in `cert` and {cert} in `key`"),
+    }
 }
 
 /// Judges the certificates of the listener for clients.
@@ -89,6 +108,7 @@ impl CertificateReport {
         let nearby = || certificates_beside(file);
         let around = ChainSurroundings { now, is_root: &is_platform_root, nearby: &nearby };
         let chain = inspect_chain(certificates.chain(), &around);
+        self.valid_from = chain.faults.iter().filter_map(CertificateFault::begin).max();
         self.faults.extend(chain.faults.iter().map(|fault| chain_fault(fault, file)));
         if let Some(issuer) = chain.unknown_issuer {
             let text = format!(

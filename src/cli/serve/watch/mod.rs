@@ -66,7 +66,7 @@ impl FileWatch {
     async fn follow(mut self, mut gate: ReloadGate, mut events: mpsc::Receiver<()>) {
         let mut look_again = None;
         loop {
-            let has_other_output = tokio::select! {
+            let has_other_cause = tokio::select! {
                 event = events.recv() => {
                     if event.is_none() {
                         return;
@@ -76,14 +76,15 @@ impl FileWatch {
                 }
                 () = sleep_until(look_again) => false,
                 () = self.reloader.command_refresh() => self.reloader.renew_commands().await,
+                () = self.reloader.certificates_valid() => true,
             };
-            look_again = self.look(&mut gate, has_other_output).await;
+            look_again = self.look(&mut gate, has_other_cause).await;
         }
     }
 
-    /// Compares the files with the loaded ones, and reloads if they are complete. Returns the time
-    /// of the next look if they may still be written.
-    async fn look(&mut self, gate: &mut ReloadGate, has_other_output: bool) -> Option<Instant> {
+    /// Compares the files with the loaded ones, and reloads if they are complete, or if there is
+    /// another cause. Returns the time of the next look if they may still be written.
+    async fn look(&mut self, gate: &mut ReloadGate, has_other_cause: bool) -> Option<Instant> {
         let Some(files) = self.observe().await else {
             // The reload reports that the files cannot be read.
             if self.reloader.manner() == ReloadTrigger::Watch {
@@ -97,7 +98,7 @@ impl FileWatch {
             return None;
         }
         match decision {
-            GateDecision::Unchanged if !has_other_output => None,
+            GateDecision::Unchanged if !has_other_cause => None,
             GateDecision::Wait(at) => Some(at),
             GateDecision::Incomplete(paths) => {
                 self.reloader.report_incomplete(&paths).await;

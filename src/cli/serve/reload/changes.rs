@@ -1,0 +1,133 @@
+//! The changes of a reload, in words.
+
+use crate::config::Config;
+
+/// Names of the tables and settings that differ between two configurations.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ReloadChanges {
+    added: Vec<String>,
+    changed: Vec<String>,
+    removed: Vec<String>,
+}
+
+impl ReloadChanges {
+    /// Compares two configurations: each server, client, profile and so on by its name, and the
+    /// other sections as wholes.
+    pub(super) fn between(old: &Config, new: &Config) -> Self {
+        let mut changes = Self::default();
+        changes.compare_tables("servers", [&old.servers, &new.servers], |it| it.name.to_string());
+        changes.compare_tables("tools", [&old.tools, &new.tools], |it| it.name.to_string());
+        changes.compare_tables("interceptors", [&old.interceptors, &new.interceptors], |it| {
+            it.name.to_string()
+        });
+        changes
+            .compare_tables("profiles", [&old.profiles, &new.profiles], |it| it.name.to_string());
+        changes.compare_tables("clients", [&old.clients, &new.clients], |it| it.name.to_string());
+        changes.compare_tables("issuers", [&old.issuers, &new.issuers], |it| it.name.to_string());
+        for (section, is_changed) in [
+            ("gateway", old.gateway != new.gateway),
+            ("admin", old.admin != new.admin),
+            ("log", old.log != new.log),
+            ("telemetry", old.telemetry != new.telemetry),
+            ("events", old.events != new.events),
+            ("audit", old.audit != new.audit),
+            ("vault", old.vault != new.vault),
+            ("policy", old.policy != new.policy),
+            ("search", old.search != new.search),
+            ("code", old.code != new.code),
+        ] {
+            if is_changed {
+                changes.changed.push(section.to_owned());
+            }
+        }
+        changes
+    }
+
+    fn compare_tables<T: PartialEq>(
+        &mut self,
+        section: &str,
+        tables: [&Vec<T>; 2],
+        name: impl Fn(&T) -> String,
+    ) {
+        let [old, new] = tables;
+        let find = |among: &'_ [T], wanted: &T| {
+            let wanted = name(wanted);
+            among.iter().position(|it| name(it) == wanted)
+        };
+        for table in new {
+            let shown = format!("{section}.{}", name(table));
+            match find(old, table).and_then(|at| old.get(at)) {
+                None => self.added.push(shown),
+                Some(before) if before != table => self.changed.push(shown),
+                Some(_) => {}
+            }
+        }
+        let gone = old.iter().filter(|table| find(new, table).is_none());
+        self.removed.extend(gone.map(|table| format!("{section}.{}", name(table))));
+    }
+
+    /// Describes the changes: `added servers.a; changed gateway; removed clients.b`.
+    pub(super) fn describe(&self) -> String {
+        let kinds =
+            [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
+        let parts: Vec<_> = kinds
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(verb, names)| format!("{verb} {}", list_names(names)))
+            .collect();
+        // The order of tables matters for names of tools.
+        if parts.is_empty() { "the order has changed".to_owned() } else { parts.join("; ") }
+    }
+}
+
+fn list_names(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(MAX_NAMED_TABLES).map(String::as_str).collect();
+    match names.len().saturating_sub(MAX_NAMED_TABLES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Maximum number of names after each verb.
+const MAX_NAMED_TABLES: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ConfigSource, SystemEnvironment};
+
+    fn config(text: &str) -> Config {
+        let (name, bytes) = ("gateway.toml".into(), text.as_bytes().to_vec());
+        let source = ConfigSource { name, folder: ".".into(), bytes };
+        Config::read(&source, &SystemEnvironment).unwrap()
+    }
+
+    #[test]
+    fn a_reload_names_its_changes() {
+        let old = "[servers.a]\ncommand = \"x\"\n[servers.b]\ncommand = \"x\"\n[servers.c]\ncommand = \"x\"\n\
+                   [profiles.p]\nservers = [\"a\"]\n";
+        let reordered = "[servers.b]\ncommand = \"x\"\n[servers.a]\ncommand = \"x\"\n[servers.c]\ncommand = \"x\"\n\
+                         [profiles.p]\nservers = [\"a\"]\n";
+        let new = "[gateway]\nnaming = \"none\"\n[log]\nlevel = \"debug\"\n[servers.a]\ncommand = \"x\"\n\
+                   rate = \"1/s\"\n[servers.c]\ncommand = \"x\"\n[servers.d]\ncommand = \"x\"\n\
+                   [profiles.q]\nservers = [\"a\"]\n";
+        for (old, new, expected) in [
+            (
+                old,
+                new,
+                "added servers.d, profiles.q; changed servers.a, gateway, log; removed servers.b, \
+                 profiles.p",
+            ),
+            (old, reordered, "the order has changed"),
+        ] {
+            let changes = ReloadChanges::between(&config(old), &config(new));
+            assert_eq!(changes.describe(), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_cut() {
+        let names: Vec<_> = (0..23).map(|number| format!("s{number}")).collect();
+        assert!(list_names(&names).ends_with(", s19 and 3 more"));
+    }
+}
