@@ -8,9 +8,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::telemetry::audit::{ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier};
+use crate::telemetry::audit::{
+    ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier, rotated_file,
+};
 
-use super::{print_error, report_error, write_to_stdout};
+use super::{CommonArgs, print_error, report_error, write_to_stdout};
 
 /// The commands on audit logs.
 #[derive(Debug, Subcommand)]
@@ -29,9 +31,12 @@ pub(super) enum AuditCommand {
 /// Arguments of the verification.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// The files of the log
-    #[arg(required = true, value_name = "FILE")]
+    /// The files of the log; by default those of the configuration
+    #[arg(required_unless_present = "config", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Verify the log of this configuration, with its key
+    #[arg(short, long, value_name = "FILE", conflicts_with = "key_file")]
+    config: Option<PathBuf>,
     /// The file with the key of the chain (`audit.chain_key`); a line end after it does not count
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -42,7 +47,14 @@ pub(super) struct VerifyArgs {
 
 pub(super) fn run(command: &AuditCommand) -> ExitCode {
     let AuditCommand::Verify(args) = command;
-    match verify_files(args) {
+    let log = match &args.config {
+        Some(config) => match find_configured_log(config, &args.files) {
+            Ok(log) => Ok(log),
+            Err(exit) => return exit,
+        },
+        None => find_named_log(args),
+    };
+    match log.and_then(|log| verify_files(&log, args.last.as_ref())) {
         Ok((report, 0)) => write_to_stdout(&describe_report(&report)),
         Ok((_, faults)) => {
             print_error(&format!("the chain is broken: {faults} fault(s)"));
@@ -80,12 +92,46 @@ enum AuditCommandError {
     NotKeyed { path: PathBuf },
 }
 
+/// The files of a log, and the way in which its records are chained.
+struct ChainedLog {
+    files: Vec<PathBuf>,
+    mode: ChainMode,
+}
+
+fn find_named_log(args: &VerifyArgs) -> Result<ChainedLog, AuditCommandError> {
+    Ok(ChainedLog { files: args.files.clone(), mode: chain_mode(args.key_file.as_deref())? })
+}
+
+/// Finds the log of a configuration: its file and the rotated ones, or the named files.
+fn find_configured_log(config: &Path, named: &[PathBuf]) -> Result<ChainedLog, ExitCode> {
+    let audit = CommonArgs::with_config(config.to_owned()).read_config()?.audit;
+    let key = audit.chain_key.as_ref().map(|key| ChainKey::new(key.expose().as_bytes()));
+    // The configuration has checked the length of the key.
+    let mode = key.flatten().map_or(ChainMode::Plain, ChainMode::Keyed);
+    if !named.is_empty() {
+        return Ok(ChainedLog { files: named.to_vec(), mode });
+    }
+    let Some(file) = audit.file else {
+        let config = config.display();
+        print_error(&format!(
+            "{config} has no `audit.file`: give the files of the log as arguments"
+        ));
+        return Err(super::WRONG_USE.into_code());
+    };
+    let rotated = (1..=audit.keep).map(|number| rotated_file(&file, number));
+    let rotated: Vec<_> = rotated.filter(|path| path.exists()).collect();
+    Ok(ChainedLog { files: [file].into_iter().chain(rotated).collect(), mode })
+}
+
 /// Verifies the files and prints each fault. Returns the number of faults.
-fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandError> {
-    let mut verifier = LogVerifier::new(chain_mode(args.key_file.as_deref())?);
+fn verify_files(
+    log: &ChainedLog,
+    last: Option<&(u64, String)>,
+) -> Result<(ChainReport, usize), AuditCommandError> {
+    let mut verifier = LogVerifier::new(log.mode.clone());
     let mut faults = 0;
-    let files = read_beginnings(&args.files)?;
-    check_key(args, &files)?;
+    let files = read_beginnings(&log.files)?;
+    check_key(&log.mode, &files)?;
     for (_, path) in files {
         let unreadable = |source| AuditCommandError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
@@ -99,7 +145,7 @@ fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandE
         faults += 1;
         print_error("there are no records");
     }
-    if let Some((number, hash)) = &args.last
+    if let Some((number, hash)) = last
         && let Some(fault) = verifier.expect_end(*number, hash)
     {
         faults += 1;
@@ -123,13 +169,13 @@ fn read_beginnings(files: &[PathBuf]) -> Result<Vec<(LogBeginning, &Path)>, Audi
 
 /// Checks that a key is given for a keyed log, and for no other: every record would be faulty. A log
 /// with records of both kinds is verified with the key.
-fn check_key(args: &VerifyArgs, files: &[(LogBeginning, &Path)]) -> Result<(), AuditCommandError> {
+fn check_key(mode: &ChainMode, files: &[(LogBeginning, &Path)]) -> Result<(), AuditCommandError> {
     let find = |keyed: bool| files.iter().find(|(first, _)| first.is_keyed == Some(keyed));
-    match (&args.key_file, find(true), find(false)) {
-        (None, Some((_, path)), _) => {
+    match (mode, find(true), find(false)) {
+        (ChainMode::Plain, Some((_, path)), _) => {
             Err(AuditCommandError::KeyNeeded { path: (*path).to_owned() })
         }
-        (Some(_), None, Some((_, path))) => {
+        (ChainMode::Keyed(_), None, Some((_, path))) => {
             Err(AuditCommandError::NotKeyed { path: (*path).to_owned() })
         }
         _ => Ok(()),

@@ -75,6 +75,23 @@ fn a_log_is_verified_with_its_key_only_and_without_one_only_if_it_has_none() {
     fs::write(&later, &second).unwrap();
     let verify = |more: &[&str]| trunkline(&[&["audit", "verify"], more].concat());
     verify(&["--key-file", &key, &later, &keyed]).exits_with(DONE).prints(&["2 record(s)"]);
+    // The configuration has the files and the key.
+    let config = path("gateway.toml");
+    let audit = |more: &str| {
+        fs::write(&config, format!("[audit]\nchain = true\n{more}")).unwrap();
+    };
+    fs::write(path("log"), &second).unwrap();
+    fs::write(path("log.1"), &first).unwrap();
+    audit(&format!("file = \"log\"\nchain_key = \"{secret}\"\n"));
+    verify(&["-c", &config]).exits_with(DONE).prints(&["2 record(s)"]);
+    verify(&["-c", &config, &keyed, &later]).exits_with(DONE).prints(&["2 record(s)"]);
+    verify(&["-c", &config, "--key-file", &key]).exits_with(WRONG_USE);
+    audit("file = \"log\"\n");
+    verify(&["-c", &config]).exits_with(WRONG_USE).complains_of(&["is chained with a key"]);
+    audit("stdout = true\n");
+    verify(&["-c", &config]).exits_with(WRONG_USE).complains_of(&["no `audit.file`"]);
+    audit("nope = 1\n");
+    verify(&["-c", &config]).exits_with(CONFIG_FAULT).complains_of(&["nope"]);
     // One sentence, for any number of files and records.
     let missing = verify(&[&keyed, &later]).exits_with(WRONG_USE);
     says_only(

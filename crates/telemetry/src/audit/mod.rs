@@ -46,7 +46,7 @@ pub use arguments::{ArgumentBounds, RenderFault, ShownArguments};
 pub use chain::ChainKey;
 pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
 pub use redaction::{RedactionError, RedactionRules};
-pub use rotation::FileRotation;
+pub use rotation::{FileRotation, numbered as rotated_file};
 pub use syslog::SyslogAddress;
 pub use verify::{ChainFault, ChainReport, LogBeginning, LogVerifier};
 

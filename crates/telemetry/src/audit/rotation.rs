@@ -221,8 +221,8 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Returns the path of an earlier file.
-fn numbered(path: &Path, number: usize) -> PathBuf {
+/// Returns the path of an earlier file; the latest one has the number 1.
+pub fn numbered(path: &Path, number: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
