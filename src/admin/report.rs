@@ -31,7 +31,7 @@ use crate::upstream::{
 };
 
 use super::definitions::{definition_digests, quoted_tag, shown_name};
-use super::expiries::grant_expiries;
+use super::expiries::running_expiries;
 use super::findings::find_findings;
 use super::reason::instance_reason;
 use super::tools::profile_status;
@@ -110,7 +110,7 @@ impl StatusReport {
     /// Returns the calendar of expiries, the first to end first.
     pub fn expiries(&self) -> Vec<Expiry> {
         let notes = self.notes();
-        let mut all = grant_expiries(self.gateway.snapshots.grants());
+        let mut all = running_expiries(&self.gateway.snapshots, wall_time());
         all.extend(notes.file.expiries.iter().chain(&notes.authorities).cloned());
         all.sort_by(|one, other| (one.at, &one.name).cmp(&(other.at, &other.name)));
         all
@@ -329,6 +329,7 @@ fn server(
         breaker: limits.and_then(|limits| limits.breaker()).map(|breaker| breaker_status(breaker)),
         pid: view.pid,
         next_retry_at: next_retry(&view),
+        cure: view.failed_wait.as_ref().map(|wait| wait.cure.clone()),
         warnings: view.warnings.into_iter().chain(sandbox_warning(member)).collect(),
         definitions: definitions(snapshot, member),
         stdout_lines: member.metrics.level(ServerMetric::StdoutLines).value(),
@@ -441,8 +442,7 @@ fn state(state: &LifeState) -> ServerState {
 }
 
 fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
-    let LifeState::Backoff { until } = view.state else { return None };
-    let wait = until.saturating_duration_since(clock::now());
+    let wait = view.next_try()?.saturating_duration_since(clock::now());
     Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
 }
 

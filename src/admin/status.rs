@@ -246,8 +246,8 @@ pub enum ServerState {
     Backoff,
     /// It requires a login: see `login`.
     Login,
-    /// Down, too often: not restarted until its `restart_window` is over or the configuration
-    /// changes.
+    /// Down, too often or for a reason that an operator has to mend: not restarted before
+    /// `next_retry_at`, unless an action in `cure` is taken.
     Failed,
     /// Removed from the configuration; its last calls finish.
     Stopping,
@@ -312,8 +312,10 @@ pub struct ServerStatus {
     pub breaker: Option<BreakerStatus>,
     /// The child's process id.
     pub pid: Option<u32>,
-    /// Time of the next attempt of a server in backoff.
+    /// Time of the next attempt of a server in backoff or failed.
     pub next_retry_at: Option<Timestamp>,
+    /// The actions that make a failed server start before that time.
+    pub cure: Option<String>,
     /// Irregularities that do not stop it: tools left out, and the reasons.
     pub warnings: Vec<String>,
     /// Screening of its definitions.

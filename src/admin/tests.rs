@@ -61,6 +61,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         breaker: None,
         pid: Some(42),
         next_retry_at: None,
+        cure: None,
         warnings: Vec::new(),
         definitions: DefinitionStatus {
             trusted: false,

@@ -41,6 +41,13 @@ pub enum UpstreamError {
         /// Time that the gateway waited.
         after: Duration,
     },
+    /// The server did not introduce itself in time, and printed text that is no message.
+    NoMessage {
+        /// Time that the gateway waited.
+        after: Duration,
+        /// The first line of the text.
+        first_line: Box<str>,
+    },
     /// An HTTP error status.
     Status {
         /// The status.
@@ -279,7 +286,9 @@ impl UpstreamError {
             Self::Connect(_) => ServerFault::Unreachable,
             Self::Broken(_) => ServerFault::Disconnected,
             Self::NoAnswer => ServerFault::NoResponse,
-            Self::Timeout { after } => ServerFault::Timeout { after: *after },
+            Self::Timeout { after } | Self::NoMessage { after, .. } => {
+                ServerFault::Timeout { after: *after }
+            }
             Self::Status { status, note } => {
                 ServerFault::Status { status: *status, note: note.clone() }
             }
@@ -313,7 +322,9 @@ impl UpstreamError {
     pub fn into_failure(self, server: &ServerName, secrets: &ServerSecrets) -> Failure {
         let (server, fault) = (server.clone(), self.without(secrets).public());
         match self {
-            Self::Timeout { after } => Failure::ServerTimeout { server, after },
+            Self::Timeout { after } | Self::NoMessage { after, .. } => {
+                Failure::ServerTimeout { server, after }
+            }
             Self::LoginNeeded(demand) => match demand.audience {
                 LinkAudience::Caller => Failure::LoginNeeded { server, link: demand.link },
                 LinkAudience::Operator => Failure::server_down(server, fault),
@@ -354,6 +365,10 @@ impl fmt::Display for UpstreamError {
             Self::Exited(exit) => write!(f, "it exited ({exit})"),
             Self::Redirect { to } => {
                 write!(f, "it redirects to {to}, which is not followed: set `url` to that address")
+            }
+            Self::NoMessage { after, first_line } => {
+                let text = "it printed text instead of a message";
+                write!(f, "no response within {after:?}; {text}: {first_line}")
             }
             other => other.public().fmt(f),
         }

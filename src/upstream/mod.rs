@@ -41,7 +41,7 @@ pub use supervisor::lists::due_listing::DueListing;
 pub use supervisor::lists::first_list::{FirstList, ListPatience};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
-pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
+pub use supervisor::state::{FailedWait, InstanceView, LifeState, ServerOverview};
 pub use transport::http::{SessionCell, is_session_lost};
 pub use transport::openapi::{ApiSurvey, SurveyedTool, survey_api};
 

@@ -339,6 +339,16 @@ impl Server {
         let _ = timeout(patience, state.wait_for(verdict)).await;
     }
 
+    /// Waits until the server is ready, idle or stopped for good.
+    pub async fn became_ready(&self) {
+        let mut state = self.main.life().watch_state();
+        let is_over = |state: &LifeState| {
+            matches!(state, LifeState::Ready | LifeState::Idle | LifeState::Stopped)
+        };
+        // The sender is part of the instance, so it cannot be dropped.
+        let _ = state.wait_for(is_over).await;
+    }
+
     /// Stops the server for good, once its holders and calls are gone or `patience` has passed.
     pub async fn stop(&self, patience: Duration) {
         self.shared.shut_down(patience).await;
@@ -354,6 +364,7 @@ impl Server {
         let other = both.and_then(|_| self.shared.legacy_side().version());
         let versions = self.version().into_iter().chain(other);
         ServerOverview {
+            failed_wait: notes.failed_wait.clone().filter(|_| main.state == LifeState::Failed),
             state: main.state,
             since: main.since,
             transport: transport_name(&self.shared.config().target),

@@ -339,6 +339,58 @@ async fn a_server_that_cannot_start_stays_marked_as_failed_with_its_reason() {
     server.stop(Duration::ZERO).await;
 }
 
+/// Starts a server with this program.
+fn start_program(program: &std::path::Path) -> (Arc<Server>, Config) {
+    let text = format!("[servers.a]\ncommand = {:?}\n", program.to_str().unwrap());
+    let source =
+        ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes: text.into() };
+    let config = Config::read(&source, &SystemEnvironment).unwrap();
+    (Server::start(Arc::clone(&config.servers[0]), &surroundings()), config)
+}
+
+fn write_program(path: &std::path::Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_program_is_tried_after_minutes_and_once_it_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("server");
+    let (server, config) = start_program(&program);
+    reaches(&server, LifeState::Failed).await;
+    let began = clock::now();
+    for _ in 0..3 {
+        let said = send(&server, &config, "echo").await;
+        assert!(said.is_err_and(|fault| fault.to_string().contains("could not be started")));
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "calls do not wait");
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(server.view().restarts, 0);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((server.view().restarts, server.view().state), (1, LifeState::Failed));
+    // A start follows at once, and fails in another way.
+    write_program(&program, "#!/bin/sh\nexit 3\n");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let view = server.view();
+    assert!(view.restarts > 1, "{view:?}");
+    assert!(view.last_error.unwrap().1.contains("exit status: 3"));
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_without_its_interpreter_is_tried_after_minutes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("server");
+    write_program(&program, "#!/no/such/interpreter\n");
+    let (server, _config) = start_program(&program);
+    reaches(&server, LifeState::Failed).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(server.view().restarts, 0);
+    server.stop(Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
     let (server, config) = start("");

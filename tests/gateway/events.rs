@@ -60,7 +60,8 @@ async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
 async fn a_server_is_lost_and_ready_again_and_failed() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio())
-        .server("f", "command = \"no-such-program-anywhere\"\nmax_restarts = 1")
+        .server("f", "command = \"false\"\nmax_restarts = 1")
+        .server("g", "command = \"no-such-program-anywhere\"")
         .toml("[events]\nfile = \"events.jsonl\"\ntypes = [\"server.*\"]")
         .start()
         .await;
@@ -71,6 +72,7 @@ async fn a_server_is_lost_and_ready_again_and_failed() {
         types(&events)
     };
     until(|| of("f") == ["server.lost", "server.failed"]).await;
+    until(|| of("g") == ["server.failed"]).await;
     upstream.crash();
     until(|| of("s") == ["server.ready", "server.lost", "server.ready"]).await;
 }

@@ -101,9 +101,21 @@ async fn a_server_that_wants_credentials_says_so_in_the_status() {
         let server = gateway.server("s").await;
         let error = server["last_error"]["message"].to_string();
         assert!(error.contains("401") && error.contains("credentials"), "{error}");
-        upstream.answers(None);
-        gateway.ready("s").await;
     }
+}
+
+#[tokio::test]
+async fn a_path_that_a_server_does_not_have_is_shown_to_operators() {
+    let upstream = Upstream::modern().await;
+    upstream.answers(Some((404, "")));
+    let address = upstream.http_address();
+    let lines = format!("url = \"http://{address}/mpc?key=hunter2\"\n");
+    let gateway = Gateway::with("s", lines).start().await;
+    let error = gateway.server("s").await["last_error"]["message"].to_string();
+    assert!(error.contains("404") && error.contains(&format!("{address}/mpc")), "{error}");
+    assert!(!error.contains("hunter"), "{error}");
+    let said = gateway.modern().call("s__echo", json!({})).await;
+    assert!(!said.body.contains("/mpc"), "{said:?}");
 }
 
 fn secrets(headers: &HeaderMap) -> Vec<(&str, &str)> {

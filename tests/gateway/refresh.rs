@@ -114,7 +114,7 @@ async fn a_refresh_names_a_server_and_a_client_that_exist() {
         (
             "/servers/d/refresh",
             503,
-            "the server has failed too often: it is not started again for a while",
+            "the server could not be started: `last_error` in /status has the reason",
         ),
     ] {
         let said = post(&gateway, path).await;

@@ -104,6 +104,21 @@ async fn a_program_that_is_not_there_says_so() {
 }
 
 #[tokio::test]
+async fn a_server_that_prints_text_and_never_a_message_is_shown_with_its_first_line() {
+    let script = "echo 'Usage: server --port PORT'; echo later; exec sleep 100";
+    let lines = format!(
+        "command = \"bash\"\nargs = [\"-c\", {script:?}]\nstart_timeout = \"1s\"\nstop_timeout = \"100ms\"\n"
+    );
+    let gateway = Gateway::with("s", lines).start().await;
+    let error = gateway.server("s").await["last_error"]["message"].to_string();
+    let expected =
+        "no response within 1s; it printed text instead of a message: Usage: server --port PORT";
+    assert!(error.contains(expected), "{error}");
+    let said = gateway.modern().call("s__echo", json!({})).await;
+    assert!(!said.body.contains("Usage"), "{said:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_down_at_first_joins_when_it_comes() {
     // A port that is certainly free at first, and then used.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

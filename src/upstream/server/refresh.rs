@@ -14,13 +14,14 @@ use crate::mcp::{Era, ProtocolVersion};
 
 use super::Server;
 use crate::upstream::owner::ClientDeclaration;
+use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::state::LifeState;
 
 /// Error of a refresh that an operator requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
-    /// It is marked as failed, or stopped.
-    #[error("the server has failed too often: it is not started again for a while")]
+    /// It could not be started, or is stopped.
+    #[error("the server could not be started: `last_error` in /status has the reason")]
     Failed,
     /// It did not list in time.
     #[error("the server did not list within {after:?}")]
@@ -142,8 +143,13 @@ impl Server {
     async fn list_anew(&self, plan: &RefreshPlan) -> Result<(), RefreshError> {
         let asked = clock::now();
         if plan.base {
+            let state_before = self.main.life().state();
+            let restarts = self.main.life().restarts();
             self.main.refresh_list();
-            self.base_listed_since(asked).await?;
+            let is_tried = move |main: &Instance| {
+                state_before != LifeState::Failed || main.life().restarts() != restarts
+            };
+            self.base_listed_since(asked, is_tried).await?;
         }
         for told in &plan.own {
             if self.shared.refresh_for(told) {
@@ -153,11 +159,19 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the end of a list request that began after this time.
-    async fn base_listed_since(&self, asked: Instant) -> Result<(), RefreshError> {
+    /// Waits for the end of a list request that began after this time. A server that is failed at
+    /// first counts once it has been tried again.
+    async fn base_listed_since(
+        &self,
+        asked: Instant,
+        is_tried: impl Fn(&Instance) -> bool,
+    ) -> Result<(), RefreshError> {
         let mut listings = self.main.finished_listings();
         let mut state = self.main.life().watch_state();
-        let is_over = |state: &LifeState| matches!(state, LifeState::Failed | LifeState::Stopped);
+        let is_over = |state: &LifeState| match state {
+            LifeState::Failed => is_tried(&self.main),
+            state => *state == LifeState::Stopped,
+        };
         tokio::select! {
             // Both senders are part of the instance, so they cannot be dropped.
             listed = listings.wait_for(|listed| listed.is_some_and(|one| one.begun >= asked)) => {

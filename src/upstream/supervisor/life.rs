@@ -1,10 +1,13 @@
 //! Life cycle of one instance, as one task: start, serve, fail, back off, restart, until it is
 //! stopped.
 
-use std::sync::Arc;
+mod fault_log;
+mod start_wait;
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
@@ -18,10 +21,12 @@ use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::pace::{RelistCauses, RelistPace};
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
-use crate::upstream::supervisor::restart::{RestartDecision, RestartPolicy};
+use crate::upstream::supervisor::restart::RestartPolicy;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
+
+use fault_log::FaultLog;
 
 /// End of an instance's run.
 enum LossReason {
@@ -54,6 +59,8 @@ pub(super) async fn live(instance: Arc<Instance>) {
 pub(crate) struct Life<'a> {
     pub(crate) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
+    /// Its faults in the log.
+    faults: FaultLog,
     /// Time at which the last start began.
     tried_at: Instant,
     dice: fastrand::Rng,
@@ -61,6 +68,8 @@ pub(crate) struct Life<'a> {
     /// server) and forgotten on failure.
     pub(crate) known: Option<Era>,
     pub(crate) child: Option<Child>,
+    /// The first line of the child's output that is no message.
+    pub(crate) first_printed: Arc<OnceLock<String>>,
     /// Time at which the instance became ready in this run, or `None` if it did not.
     ready_since: Option<std::time::Instant>,
 }
@@ -82,9 +91,11 @@ impl<'a> Life<'a> {
             },
             instance,
             restarts: RestartPolicy::new(budget, config.restart_window),
+            faults: FaultLog::default(),
             tried_at: clock::now(),
             dice: fastrand::Rng::new(),
             child: None,
+            first_printed: Arc::default(),
             ready_since: None,
         }
     }
@@ -116,19 +127,7 @@ impl<'a> Life<'a> {
                     return;
                 }
                 LossReason::Lost(fault) => {
-                    let needs_login = matches!(fault, UpstreamError::LoginNeeded(_));
-                    self.note(&fault);
-                    if is_main {
-                        instance.shared().note_account(Some(&fault));
-                    }
-                    if instance.owner().lists() && !is_main {
-                        instance.give_up_on_list();
-                    }
-                    if needs_login {
-                        self.await_login().await;
-                    } else {
-                        self.pause().await;
-                    }
+                    self.recover(&fault).await;
                     if !is_main && instance.shared().pool().leave(instance) {
                         return;
                     }
@@ -204,6 +203,7 @@ impl<'a> Life<'a> {
         }
         let opened = clock::now().into_std();
         self.ready_since = Some(opened);
+        self.faults.clear();
         // A restarted server may return other results.
         instance.inbox().reads.clear();
         instance.life().connect_to(&connection);
@@ -252,7 +252,7 @@ impl<'a> Life<'a> {
         let instance = Arc::clone(self.instance);
         let limit = instance.config().start_timeout;
         let opened = timeout(limit, self.connect()).await;
-        let connection = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }))?;
+        let connection = opened.unwrap_or_else(|_| Err(self.explain_timeout(limit)))?;
         let connection = Arc::new(connection);
         let is_first =
             instance.owner().told.account.is_some() && instance.shared().version().is_none();
@@ -281,6 +281,15 @@ impl<'a> Life<'a> {
             }
         }
         Ok(connection)
+    }
+
+    /// Returns the fault of a start that took too long. Text in place of a message is its likely
+    /// reason.
+    fn explain_timeout(&self, after: Duration) -> UpstreamError {
+        match self.first_printed.get() {
+            Some(line) => UpstreamError::NoMessage { after, first_line: line.as_str().into() },
+            None => UpstreamError::Timeout { after },
+        }
     }
 
     /// Removes the connection of an instance without calls. Returns false if a call has just
@@ -347,7 +356,7 @@ impl<'a> Life<'a> {
                     instance.changes().settle();
                     if let Err(fault) = listed {
                         // The previous list stays in use, because calls may still work.
-                        self.note(&fault);
+                        self.note_fault(&fault);
                     }
                 }
                 () = instance.shared().lists().wanted.notified(), if instance.is_main() => {
@@ -383,66 +392,6 @@ impl<'a> Life<'a> {
         self.instance.life().history().pid = None;
         LossReason::Lost(fault)
     }
-
-    fn note(&self, fault: &UpstreamError) {
-        let text = fault.chain_without(&self.instance.config().secrets);
-        let owner = self.instance.owner().whose.as_str();
-        tracing::warn!(server = %self.instance.name(), owner, "{text}");
-        let told = fault.without(&self.instance.config().secrets).public();
-        let mut notes = self.instance.life().history();
-        notes.told = Some(told);
-        notes.last_error = Some((clock::wall_now(), text));
-    }
-
-    /// Waits until the owner of the instance's grant has logged in, or until the link to log in by
-    /// has expired. The next start creates a new link.
-    async fn await_login(&self) {
-        let instance = self.instance;
-        let authorizer = instance.shared().authorizer();
-        let Some((authorizer, owner)) = authorizer.zip(instance.grant_owner()) else { return };
-        let mut ended = authorizer.login_ends(&owner);
-        if authorizer.has_grant(&owner) && authorizer.open_login(&owner).is_none() {
-            return;
-        }
-        enter(instance, LifeState::AwaitsLogin);
-        let _ = timeout(authorizer.login_time(), ended.changed()).await;
-    }
-
-    /// Waits before the next start: for the backoff delay or, if the server has failed too often,
-    /// for the restart window.
-    async fn pause(&mut self) {
-        let (instance, now) = (self.instance, clock::now());
-        match self.restarts.after_failure(self.ready_since, now.into_std(), &mut self.dice) {
-            RestartDecision::After(wait) => {
-                enter(instance, LifeState::Backoff { until: now + wait });
-                self.back_off(wait).await;
-            }
-            RestartDecision::GiveUp => {
-                if !instance.has_failed() {
-                    enter(instance, LifeState::Failed);
-                    let name = instance.name();
-                    tracing::error!(
-                        server = %name,
-                        "it failed too often: the next start waits for the restart window"
-                    );
-                }
-                sleep(instance.config().restart_window).await;
-            }
-        }
-    }
-
-    /// Waits before the next start. The wait ends early if a client calls the server or lists, but
-    /// at most one start a second is made for clients.
-    async fn back_off(&self, wait: Duration) {
-        let needed = async {
-            self.instance.demand().start_requested().await;
-            sleep_until(self.tried_at + MIN_START_INTERVAL).await;
-        };
-        tokio::select! {
-            () = sleep(wait) => {}
-            () = needed => {}
-        }
-    }
 }
 
 fn enter(instance: &Instance, state: LifeState) {
@@ -458,7 +407,5 @@ fn far_away() -> Instant {
 
 /// Time that a server with stored lists waits before its start, unless a call needs it.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// Time between two starts of a server in backoff that clients need.
-const MIN_START_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for the exit of a child that closed its output.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

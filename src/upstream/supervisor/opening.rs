@@ -124,6 +124,7 @@ impl Life<'_> {
             memory: self.memory(),
             inbox: Arc::clone(self.instance.inbox()),
             secrets: config.secrets.clone(),
+            first_printed: Arc::default(),
         };
         let stdio = StdioServer::open(opening, input, output).await?;
         Ok(ServerConnection::Stdio(Box::new(stdio)))
@@ -168,6 +169,7 @@ impl Life<'_> {
         era: EraChoice,
     ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
+        self.first_printed = Arc::default();
         let (mut child, input, output) = self.spawn(command).await?;
         let output = ChildOutput::new(output).map_err(|error| SetupFault::Pipe(Arc::new(error)))?;
         self.instance.life().history().pid = u32::try_from(child.id()).ok();
@@ -180,6 +182,7 @@ impl Life<'_> {
             memory: self.memory(),
             inbox: Arc::clone(self.instance.inbox()),
             secrets: config.secrets.clone(),
+            first_printed: Arc::clone(&self.first_printed),
         };
         let mut open = pin!(StdioServer::open(opening, input, output));
         let opened = tokio::select! {

@@ -56,6 +56,8 @@ pub struct RestartPolicy {
     /// Delays in the first minute of a server that has never been ready, because it may be starting
     /// at the same time as the gateway.
     early_backoff: Backoff,
+    /// Delays after faults that no further attempt can mend.
+    permanent_backoff: Backoff,
     budget: RestartBudget,
     /// Time of the first failed start.
     first_failure: Option<Instant>,
@@ -73,6 +75,7 @@ impl RestartPolicy {
         Self {
             backoff: Backoff::new(FIRST_DELAY, LAST_DELAY).with_stable(window),
             early_backoff: Backoff::new(FIRST_DELAY, LAST_EARLY_DELAY),
+            permanent_backoff: Backoff::new(FIRST_PERMANENT_DELAY, LAST_PERMANENT_DELAY),
             budget: RestartBudget::new(max, window),
             first_failure: None,
             was_ready: false,
@@ -91,9 +94,7 @@ impl RestartPolicy {
     ) -> RestartDecision {
         let first_failure = *self.first_failure.get_or_insert(now);
         if started.is_some() {
-            self.was_ready = true;
-            self.failed_starts = 0;
-            self.has_given_up = false;
+            self.note_ready();
         } else {
             self.failed_starts = self.failed_starts.saturating_add(1);
         }
@@ -110,11 +111,36 @@ impl RestartPolicy {
         let ran = started.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         RestartDecision::After(self.backoff.jittered_wait_after(ran, dice))
     }
+
+    /// Returns the wait after a fault that no further attempt can mend, of a server that was ready
+    /// at `started`. It takes nothing out of the budget.
+    pub fn after_permanent_failure(&mut self, started: Option<Instant>) -> Duration {
+        if started.is_some() {
+            self.note_ready();
+        }
+        self.permanent_backoff.next_wait()
+    }
+
+    /// Restores the whole budget and the first delays, because an operator may have mended the
+    /// server.
+    pub fn restore(&mut self) {
+        *self = Self::new(self.budget.max, self.budget.window);
+    }
+
+    fn note_ready(&mut self) {
+        self.was_ready = true;
+        self.failed_starts = 0;
+        self.has_given_up = false;
+        self.permanent_backoff.reset();
+    }
 }
 
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
+/// Delays between restarts of a server that an operator has to mend.
+const FIRST_PERMANENT_DELAY: Duration = Duration::from_mins(2);
+const LAST_PERMANENT_DELAY: Duration = Duration::from_mins(10);
 /// Time for which a server that has never been ready is tried more often, and the maximum delay in
 /// that time.
 const EARLY_TIME: Duration = Duration::from_mins(1);
@@ -178,6 +204,31 @@ mod tests {
         assert!(longest(&mut policy, None, 60) > 10 * SECOND);
         let mut policy = RestartPolicy::new(usize::MAX, 60 * SECOND);
         assert!(longest(&mut policy, Some(0), 1) > 10 * SECOND, "it was ready");
+    }
+
+    #[test]
+    fn a_server_that_an_operator_has_to_mend_is_tried_after_minutes() {
+        let mut policy = RestartPolicy::new(0, 60 * SECOND);
+        let ready = Some(clock::real_now());
+        for (started, minutes) in
+            [(None, 2), (None, 4), (None, 8), (None, 10), (None, 10), (ready, 2), (None, 4)]
+        {
+            assert_eq!(policy.after_permanent_failure(started), minutes * 60 * SECOND);
+        }
+        policy.restore();
+        assert_eq!(policy.after_permanent_failure(None), 120 * SECOND);
+    }
+
+    #[test]
+    fn a_restored_budget_allows_restarts_again() {
+        let (start, mut dice) = (clock::real_now(), fastrand::Rng::with_seed(7));
+        let mut policy = RestartPolicy::new(1, 60 * SECOND);
+        let mut gives_up = |policy: &mut RestartPolicy| {
+            policy.after_failure(None, start, &mut dice) == RestartDecision::GiveUp
+        };
+        assert!(!gives_up(&mut policy) && gives_up(&mut policy));
+        policy.restore();
+        assert!(!gives_up(&mut policy) && gives_up(&mut policy));
     }
 
     #[test]

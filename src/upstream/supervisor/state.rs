@@ -27,7 +27,8 @@ pub enum LifeState {
     },
     /// The server requires a login, which a person has to make first.
     AwaitsLogin,
-    /// Failed too often, and not ready since. It is restarted once in each restart window.
+    /// Failed too often, or in a way that an operator has to mend, and not ready since. It is
+    /// restarted rarely.
     Failed,
     /// Stopped for good.
     Stopped,
@@ -70,6 +71,8 @@ pub struct ServerOverview {
     pub own_accounts_only: bool,
     /// Number of restarts.
     pub restarts: u32,
+    /// Wait before the next start, while it is failed.
+    pub failed_wait: Option<FailedWait>,
     /// Process id, while a child runs.
     pub pid: Option<u32>,
     /// Problems in its lists.
@@ -82,6 +85,16 @@ pub struct ServerOverview {
     pub instances: Vec<InstanceView>,
     /// Number of instances besides the main one.
     pub instance_count: usize,
+}
+
+impl ServerOverview {
+    /// Returns the time of the next start of a server that has failed.
+    pub fn next_try(&self) -> Option<Instant> {
+        match self.state {
+            LifeState::Backoff { until } => Some(until),
+            _ => self.failed_wait.as_ref().map(|wait| wait.until),
+        }
+    }
 }
 
 /// Summary of an instance.
@@ -107,6 +120,15 @@ pub struct InstanceView {
     pub last_error: Option<(SystemTime, String)>,
 }
 
+/// Wait of a failed server before its next start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedWait {
+    /// Time of the next start.
+    pub until: Instant,
+    /// The actions that end the wait.
+    pub cure: String,
+}
+
 /// Past events of an instance.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceHistory {
@@ -114,6 +136,8 @@ pub(crate) struct InstanceHistory {
     pub(crate) last_error: Option<(SystemTime, String)>,
     /// The last error in the form for clients.
     pub(crate) told: Option<ServerFault>,
+    /// The last wait as a failed instance.
+    pub(crate) failed_wait: Option<FailedWait>,
     pub(crate) pid: Option<u32>,
     pub(crate) warnings: Vec<String>,
     pub(crate) listed_at: Option<Instant>,

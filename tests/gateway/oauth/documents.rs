@@ -170,6 +170,11 @@ async fn messages_have_the_description_of_the_provider() {
         gateway.wait_for(|status| status["servers"][0]["last_error"]["message"].is_string()).await;
     let message = &status["servers"][0]["last_error"]["message"];
     assert!(message.as_str().unwrap().contains("Nobody registers here."), "{message}");
+    // It is not tried again before an operator acts, or minutes later.
+    let status = gateway.wait_for(|status| status["servers"][0]["state"] == "failed").await;
+    let cure = status["servers"][0]["cure"].as_str().unwrap();
+    assert!(cure.starts_with("set `client_id` and reload"), "{cure}");
+    assert_eq!(server.api.calls("/register").len(), 1);
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use group::Group;
-use sandbox::{TemporaryFolder, find_gap, prepare_sandbox, withheld_folders};
+use sandbox::{TemporaryFolder, find_gap, finds_program, prepare_sandbox, withheld_folders};
 use stderr::StderrLog;
 
 use trunkline_config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
@@ -100,6 +100,11 @@ impl ChildSpec {
             secrets: server.secrets.clone(),
             sandbox: command.sandbox.clone(),
         }
+    }
+
+    /// Returns true if the program exists. Blocks while it looks for it.
+    pub fn finds_program(&self) -> bool {
+        finds_program(self, &environment::of(self, std::env::vars_os()))
     }
 }
 

@@ -53,7 +53,8 @@ fn meaning(kind: EventType) -> &'static str {
         }
         EventType::ServerFailed => {
             "A child process failed more often than `max_restarts` allows, and is tried once in each \
-             `restart_window`."
+             `restart_window`; or a server failed in a way that an operator has to mend: its program is missing, \
+             or it refuses the gateway's credentials. The log and `/status` have the reason."
         }
         EventType::BreakerOpened => {
             "The circuit breaker of a server (`[servers.NAME.breaker]`) has opened: calls are refused for \

@@ -20,6 +20,8 @@ pub(crate) struct InstanceDemand {
     list_requests: AtomicU32,
     /// Notified when an operator requests the list.
     operator_requests: Notify,
+    /// Notified when an operator requests a start of the failed instance.
+    retry: Notify,
     /// Number of calls in flight.
     calls: AtomicU32,
     /// True if there has been a call.
@@ -40,6 +42,7 @@ impl InstanceDemand {
             is_list_due: AtomicBool::new(false),
             list_requests: AtomicU32::new(0),
             operator_requests: Notify::new(),
+            retry: Notify::new(),
             calls: AtomicU32::new(0),
             was_called: AtomicBool::new(false),
             callers: Callers::default(),
@@ -76,6 +79,19 @@ impl InstanceDemand {
     /// Returns the signal of an operator's requests for the lists.
     pub(crate) fn operator_requests(&self) -> &Notify {
         &self.operator_requests
+    }
+
+    /// Requests a start of the failed instance, for an operator.
+    pub(super) fn request_retry(&self) {
+        self.retry.notify_one();
+    }
+
+    /// Waits until an operator requests a start of the failed instance.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn retry_requested(&self) {
+        self.retry.notified().await;
     }
 
     /// Counts a list request that waits for the first list, until [`end_list_request`] follows.

@@ -200,8 +200,12 @@ impl Instance {
         self.want_list_by(|| self.changes.mark_all());
     }
 
-    /// Requests the lists for an operator, independent of the server's pace.
+    /// Requests the lists for an operator, independent of the server's pace. Ends the wait of a
+    /// failed instance.
     pub(crate) fn refresh_list(&self) {
+        if self.has_failed() {
+            self.demand.request_retry();
+        }
         self.want_list_by(|| self.demand.operator_requests().notify_one());
     }
 

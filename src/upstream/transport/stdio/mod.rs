@@ -10,7 +10,7 @@ mod reader;
 mod streams;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -70,6 +70,8 @@ pub(crate) struct StdioOpening {
     pub(crate) inbox: Arc<Inbox>,
     /// Secrets that are hidden in logged lines.
     pub(crate) secrets: ServerSecrets,
+    /// Receives the first line of the output that is no message.
+    pub(crate) first_printed: Arc<OnceLock<String>>,
 }
 
 impl StdioServer {
@@ -85,6 +87,7 @@ impl StdioServer {
             limit: opening.limit,
             memory: opening.memory,
             inbox: opening.inbox,
+            first_printed: opening.first_printed,
         };
         let wire = ChildLink::start(settings, input, output);
         match introduce(&wire, &opening.owner.told.capabilities, opening.era, opening.patience)

@@ -30,6 +30,7 @@ fn settings() -> LinkSettings {
         limit: 1 << 20,
         memory: Arc::default(),
         inbox: crate::upstream::tests::inbox(),
+        first_printed: Arc::default(),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) struct ChildLink {
     cancelled_calls: CancelledCalls,
     pub(super) ids: RequestIds,
     /// The first line of its output that is no message.
-    first_printed: OnceLock<String>,
+    first_printed: Arc<OnceLock<String>>,
     /// Reason for the loss of the child. `None` while it is in use.
     closed: watch::Sender<Option<ExitCause>>,
     /// Receives the child's messages outside responses.
@@ -71,6 +71,8 @@ pub(super) struct LinkSettings {
     pub(super) memory: Arc<ResponseMemory>,
     /// Receives the child's messages outside responses.
     pub(super) inbox: Arc<Inbox>,
+    /// Receives the first line of its output that is no message.
+    pub(super) first_printed: Arc<OnceLock<String>>,
 }
 
 impl ChildLink {
@@ -80,7 +82,7 @@ impl ChildLink {
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Arc<Self> {
-        let LinkSettings { server, secrets, limit, memory, inbox } = settings;
+        let LinkSettings { server, secrets, limit, memory, inbox, first_printed } = settings;
         let wire = Arc::new(Self {
             server,
             secrets,
@@ -91,7 +93,7 @@ impl ChildLink {
             pending: Mutex::default(),
             cancelled_calls: CancelledCalls::default(),
             ids: RequestIds::default(),
-            first_printed: OnceLock::new(),
+            first_printed,
             closed: watch::Sender::new(None),
             inbox,
             streams: Mutex::default(),

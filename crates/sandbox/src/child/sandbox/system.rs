@@ -87,6 +87,11 @@ pub(crate) fn withheld_folders(
     withheld.map(|folder| WithheldFolder { others: files.leave_out_of(&folder), folder }).collect()
 }
 
+/// Returns true if the program of a child exists. Its folders are those of the child's `PATH`.
+pub(crate) fn finds_program(spec: &ChildSpec, environment: &[(OsString, OsString)]) -> bool {
+    !ImpliedFolders::find(spec, environment).program_files.is_empty()
+}
+
 /// The files and folders that the start of a child implies.
 struct ImpliedFolders {
     /// The program, and the file to which it links.
