@@ -20,7 +20,7 @@ use trunkline::catalog::ArgumentSchema;
 use trunkline::era::{lift, lower};
 use trunkline::mcp::ProtocolVersion;
 use trunkline::policy::CallTarget;
-use trunkline::telemetry::log::{self, AccessLogSwitch, Colours, LogFormat, LogLevels};
+use trunkline::telemetry::log::{self, AccessLogSwitch, Appearance, LogFormat, LogLevels};
 use trunkline::telemetry::{CallOutcome, CallRecord, CallSubject};
 
 mod curves;
@@ -126,7 +126,7 @@ fn access_line(c: &mut Criterion) {
         std::io::sink(),
         levels(AccessLogSwitch::On),
         LogFormat::Json,
-        Colours::Off,
+        Appearance::Plain,
     )
     .unwrap();
     let record = CallRecord {
@@ -137,10 +137,14 @@ fn access_line(c: &mut Criterion) {
         public: CallSubject::Tool("files__search"),
         native: CallSubject::Tool("search"),
         server: Some("files"),
+        items: None,
         outcome: CallOutcome::Ok,
+        limit: None,
         duration: Duration::from_micros(411),
         upstream: Some(Duration::from_micros(300)),
         trace_id: None,
+        client_info: Some(br#"{"name":"agent","version":"1.0"}"#),
+        client_era: "modern",
         client_version: "2026-07-28",
         server_version: Some("2025-06-18"),
         transport: "http1",

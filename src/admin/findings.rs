@@ -98,11 +98,7 @@ fn server_finding(server: &ServerStatus, now: Timestamp) -> Option<Finding> {
             let login = format!("trunkline login {}", server.name);
             link.map_or(login.clone(), |link| format!("{login}, or open {link}"))
         }
-        ServerState::Failed => {
-            "correct the cause; it is started again after its `restart_window`, and when its \
-             settings change"
-                .to_owned()
-        }
+        ServerState::Failed => server.cure.clone().unwrap_or_default(),
         ServerState::Idle
         | ServerState::Connecting
         | ServerState::Ready

@@ -10,8 +10,9 @@ use crate::call::{Context, MetaTool, ServerName};
 use crate::catalog::{
     DefinitionKind, HiddenNames, Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry,
 };
+use crate::clock;
 use crate::config::GatewayConfig as Settings;
-use crate::mcp::{Era, ProtocolVersion, meta};
+use crate::mcp::{Era, Method, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
 use crate::upstream::LifeState;
@@ -30,6 +31,7 @@ pub enum Introduction {
 impl Gateway {
     /// Builds the result of `server/discover` or `initialize`.
     pub fn introduce(&self, introduction: Introduction, context: &Context) -> Bytes {
+        let started = clock::real_now();
         let snapshot = self.snapshots.load();
         let key = self.view_key(context);
         let view = snapshot.view(&key, context);
@@ -66,6 +68,11 @@ impl Gateway {
         if let (Some(text), Some(result)) = (words, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
+        let method = match introduction {
+            Introduction::Discover => Method::Discover,
+            Introduction::Initialize(_) => Method::Initialize,
+        };
+        self.log_introduction(&method, context, started);
         result.to_string().into()
     }
 }

@@ -84,7 +84,7 @@ impl CallOutcome {
     }
 }
 
-/// Access log record of one call. No field may hold arguments, results, headers or a session id.
+/// Access log record of one call, list or introduction. No field may hold arguments, results, headers or a session id.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRecord<'a> {
     /// The caller, once authenticated.
@@ -93,7 +93,8 @@ pub struct CallRecord<'a> {
     pub address: Option<IpAddr>,
     /// The call's profile.
     pub profile: &'a str,
-    /// The method, as the client wrote it; truncated when long.
+    /// The method, as the client wrote it; truncated when long. Empty for a request that a rate
+    /// refused before it was read.
     pub method: &'a str,
     /// The subject by its public name, as the client wrote it.
     pub public: CallSubject<'a>,
@@ -101,14 +102,22 @@ pub struct CallRecord<'a> {
     pub native: CallSubject<'a>,
     /// The server the call was routed to.
     pub server: Option<&'a str>,
+    /// Number of elements, for a list.
+    pub items: Option<u64>,
     /// Outcome of the call.
     pub outcome: CallOutcome,
+    /// The limit that refused the call.
+    pub limit: Option<&'a str>,
     /// From the request's last byte to the reply's last byte.
     pub duration: Duration,
     /// The part of the duration spent waiting for the server.
     pub upstream: Option<Duration>,
     /// The call's trace, 32 hexadecimal digits.
     pub trace_id: Option<&'a str>,
+    /// The client's raw `clientInfo`, if it sent one. Only name and version are written.
+    pub client_info: Option<&'a [u8]>,
+    /// The client's era: `legacy` or `modern`.
+    pub client_era: &'static str,
     /// The client's protocol version.
     pub client_version: &'a str,
     /// The server's protocol version.

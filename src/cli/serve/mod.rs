@@ -12,6 +12,7 @@ mod memory;
 mod operator_doors;
 mod quotas;
 mod reload;
+mod server_summary;
 pub(super) mod signals;
 mod token_budgets;
 pub(super) mod vault_keeper;
@@ -203,6 +204,7 @@ pub struct Running {
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
     budgets: JoinHandle<()>,
+    summary: JoinHandle<()>,
     expiries: JoinHandle<()>,
     quotas: Option<quotas::QuotaKeeper>,
     vault: Option<JoinHandle<()>>,
@@ -281,6 +283,7 @@ impl Running {
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let approvals = approvals::watch_approvals(&snapshots);
         let budgets = token_budgets::watch_budgets(&snapshots);
+        let summary = server_summary::summarise_servers(&snapshots);
         let quotas = quota_file.map(|file| quotas::QuotaKeeper::start(file, snapshots.quotas()));
         let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
@@ -327,6 +330,7 @@ impl Running {
             follower,
             approvals,
             budgets,
+            summary,
             expiries,
             quotas,
             vault,
@@ -379,6 +383,7 @@ impl Running {
         }
         self.follower.abort();
         self.budgets.abort();
+        self.summary.abort();
         self.expiries.abort();
         if let Some(approvals) = self.approvals {
             approvals.abort();

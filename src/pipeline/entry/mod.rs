@@ -12,6 +12,7 @@ use crate::clock;
 use crate::identity::{
     ClientCertificate, Credential, CredentialMark, ProtectedResource, Unidentified,
 };
+use crate::pipeline::record::answered::log_refused_request;
 use crate::pipeline::{Gateway, record};
 use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
@@ -127,6 +128,9 @@ impl Gateway {
         address: IpAddr,
     ) -> Result<(), Failure> {
         let admitted = snapshot.policy.admit_request(who, address);
-        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+        admitted.inspect_err(|failure| {
+            record::count_refusal(&self.metrics, failure);
+            log_refused_request(who, address, failure);
+        })
     }
 }

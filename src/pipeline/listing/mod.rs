@@ -28,6 +28,8 @@ pub struct Listed {
     pub result: Bytes,
     /// Digests of the view's lists.
     pub shown: Digests,
+    /// Number of elements in the whole list.
+    items: u64,
 }
 
 impl Gateway {
@@ -42,6 +44,19 @@ impl Gateway {
     /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway, or belongs to a
     /// list that has changed and is no longer kept.
     pub async fn list(
+        &self,
+        kind: Kind,
+        context: &Context,
+        cursor: Option<&str>,
+        patience: Option<&ListPatience>,
+    ) -> Result<Listed, Failure> {
+        let started = clock::real_now();
+        let listed = self.find_list(kind, context, cursor, patience).await;
+        self.log_list(kind, context, started, listed.as_ref().map(|listed| listed.items));
+        listed
+    }
+
+    async fn find_list(
         &self,
         kind: Kind,
         context: &Context,
@@ -73,8 +88,9 @@ impl Gateway {
             authorization.note_list(context);
         }
         self.audit_list(kind, context, (list.len(), digest));
+        let items = list.len() as u64;
         let Some(size) = snapshot.config.gateway.page_size else {
-            return Ok(Listed { result: listing.whole(era).clone(), shown });
+            return Ok(Listed { result: listing.whole(era).clone(), shown, items });
         };
         let page = list.page(from, size);
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
@@ -83,7 +99,7 @@ impl Gateway {
             let key = snapshot.key_with_rights(&key, context);
             self.paged.keep(key, &snapshot, &view);
         }
-        Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
+        Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown, items })
     }
 
     /// Returns the view that a cursor points into, and the position in its list: the current view,

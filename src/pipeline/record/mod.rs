@@ -1,5 +1,6 @@
 //! The record of one call: metrics, trace and access log, written at its end.
 
+pub(super) mod answered;
 pub(super) mod audit;
 
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::call::{
-    Answer, Call, Endpoint, Failure, NativeName, Params, Principal, ServerName, Trace,
+    Answer, Call, Client, Endpoint, Failure, NativeName, Params, Principal, ServerName, Trace,
 };
 use crate::clock;
 use crate::mcp::{Method, ProtocolVersion};
@@ -23,7 +24,7 @@ use crate::telemetry::{
     CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
 };
 
-use audit::{CallAudit, CallEnd};
+use audit::{CallAudit, CallEnd, limit_of};
 
 /// The record of one call. If it is dropped before the call's end, the call is
 /// recorded as cancelled.
@@ -42,7 +43,7 @@ pub(crate) struct Record {
     method: Method,
     /// As sent by the client: they name the subject.
     params: Params,
-    client: ProtocolVersion,
+    client: Arc<Client>,
     transport: &'static str,
     routed: Option<Routed>,
     /// `None` unless events of calls are sent.
@@ -99,7 +100,7 @@ impl Record {
             address: context.address,
             params: call.params.clone(),
             method: call.method.clone(),
-            client: context.client.version,
+            client: Arc::clone(&context.client),
             transport: context.transport,
             routed: None,
             events: call_events(gateway.snapshots.events()),
@@ -128,7 +129,7 @@ impl Record {
             return;
         }
         let SnapshotServer { server, metrics, operations, .. } = route.member;
-        let version = server.version_for(self.client.era());
+        let version = server.version_for(self.client.version.era());
         let native = route.native.as_ref();
         let trace = self.trace.as_ref();
         self.client_trace = trace.map(|trace| {
@@ -181,10 +182,11 @@ impl Record {
         if let Some(audit) = &mut self.audit {
             audit.note_answer(answer);
         }
-        if let Err(failure) = answer {
+        let failure = answer.as_ref().err();
+        if let Some(failure) = failure {
             count_limit(&self.metrics, failure);
         }
-        self.write_record(outcome);
+        self.write_record(outcome, failure.and_then(limit_of));
     }
 
     /// Records the end of a result that was streamed. It is not parsed, so a
@@ -193,13 +195,14 @@ impl Record {
         if let Some(audit) = &mut self.audit {
             audit.note_size(bytes);
         }
-        self.write_record(match ended {
+        let outcome = match ended {
             Ok(()) => CallOutcome::Ok,
             Err(failure) => failed_outcome(failure),
-        });
+        };
+        self.write_record(outcome, None);
     }
 
-    fn write_record(&mut self, outcome: CallOutcome) {
+    fn write_record(&mut self, outcome: CallOutcome, limit: Option<&str>) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
@@ -217,11 +220,15 @@ impl Record {
             public: subject(&self.method, requested_name(&self.params)),
             native: subject(&self.method, native.map(NativeName::as_str)),
             server: routed.map(|to| to.server.as_str()),
+            items: None,
             outcome,
+            limit,
             duration,
             upstream,
             trace_id: trace_id.as_ref().map(TraceIdText::as_str),
-            client_version: self.client.as_str(),
+            client_info: self.client.info.as_deref(),
+            client_era: self.client.version.era().as_str(),
+            client_version: self.client.version.as_str(),
             server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
             transport: self.transport,
         };
@@ -262,7 +269,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.write_record(self.left);
+        self.write_record(self.left, None);
     }
 }
 

@@ -1,15 +1,17 @@
 //! The log: lines on standard error, for people or for machines.
 //!
-//! Levels and formats come from `tracing-subscriber`. Writing is our own ([`sink`]): a bounded
-//! buffer that a separate thread writes every 20 ms. A line costs the caller an append under a
-//! short lock; the thread is woken once per 20 ms, not once per line. If standard error is not
-//! read, lines are dropped and counted, and calls continue. The price: the lines of the last 20 ms
-//! are lost when the process is killed. Dropping [`LogHandle`] writes the remaining lines.
+//! Levels and JSON come from `tracing-subscriber`, lines for people from [`human`]. Writing is our
+//! own ([`sink`]): a bounded buffer that a separate thread writes every 20 ms. A line costs the
+//! caller an append under a short lock; the thread is woken once per 20 ms, not once per line. If
+//! standard error is not read, lines are dropped and counted, and calls continue. The price: the
+//! lines of the last 20 ms are lost when the process is killed. Dropping [`LogHandle`] writes the
+//! remaining lines.
 //!
 //! The access log, which every call pays for, bypasses `tracing` and goes straight into that buffer
 //! ([`access`]).
 
 mod access;
+mod human;
 mod sink;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -27,12 +29,14 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use super::CallRecord;
 use access::{AccessLog, AccessLogFormat};
+use human::HumanFormat;
+use human::line_clock::LineClock;
 use sink::{Flusher, Sink};
 
 /// The format of log lines; fixed while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people: coloured on a terminal.
+    /// For people; coloured and wrapped on a terminal.
     Human,
     /// One JSON object per line.
     Json,
@@ -97,8 +101,19 @@ pub struct LogHandle {
 /// [`LogError`]: a directive is wrong, a log is already set up, or no thread
 /// could be started.
 pub fn init_log(levels: LogLevels<'_>, format: LogFormat) -> Result<LogHandle, LogError> {
-    let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
-    init_log_into(stderr(), levels, format, colours)
+    let appearance = match stderr().is_terminal() {
+        true => Appearance::Terminal(wanted_colours()),
+        false => Appearance::Plain,
+    };
+    init_log_into(stderr(), levels, format, appearance)
+}
+
+/// Returns the switch for colours: the variable `NO_COLOR` turns them off (<https://no-color.org>).
+fn wanted_colours() -> Colours {
+    match std::env::var_os("NO_COLOR") {
+        Some(value) if !value.is_empty() => Colours::Off,
+        _ => Colours::On,
+    }
 }
 
 /// Sends the process's log to `out` through a separate thread.
@@ -109,12 +124,16 @@ pub fn init_log_into(
     out: impl Write + Send + 'static,
     levels: LogLevels<'_>,
     format: LogFormat,
-    colours: Colours,
+    appearance: Appearance,
 ) -> Result<LogHandle, LogError> {
     let targets = parse_targets(levels)?;
-    let (sink, flusher) =
-        sink::start_sink(out, format).map_err(|error| LogError::Thread { kind: error.kind() })?;
-    let (subscriber, filter) = build_subscriber(targets, format, colours, sink);
+    let width: sink::WidthSource = match (format, appearance) {
+        (LogFormat::Human, Appearance::Terminal(_)) => human::wrap::terminal_width,
+        _ => || None,
+    };
+    let (sink, flusher) = sink::start_sink(out, format, width)
+        .map_err(|error| LogError::Thread { kind: error.kind() })?;
+    let (subscriber, filter) = build_subscriber(targets, format, appearance, sink);
     set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;
     Ok(LogHandle { filter, _flusher: flusher })
 }
@@ -137,7 +156,32 @@ pub fn check_directives(directives: &str) -> Result<(), LogError> {
     parse_targets(LogLevels { directives, access: AccessLogSwitch::Off }).map(drop)
 }
 
-/// Switch for colours in lines for people.
+/// Appearance of lines for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appearance {
+    /// For files and pipes: the whole time in UTC, and one line per event.
+    Plain,
+    /// For a terminal: the local time, and wrapped lines.
+    Terminal(Colours),
+}
+
+impl Appearance {
+    fn colours(self) -> Colours {
+        match self {
+            Self::Plain => Colours::Off,
+            Self::Terminal(colours) => colours,
+        }
+    }
+
+    fn clock(self) -> LineClock {
+        match self {
+            Self::Plain => LineClock::Utc,
+            Self::Terminal(_) => LineClock::local(),
+        }
+    }
+}
+
+/// Switch for colours in lines on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
     /// For a terminal that supports colours.
@@ -169,25 +213,27 @@ fn enables_access_log(targets: &Targets) -> bool {
 fn build_subscriber(
     targets: Targets,
     format: LogFormat,
-    colours: Colours,
+    appearance: Appearance,
     sink: Sink,
 ) -> (impl Subscriber + Send + Sync, ReloadableFilter) {
     let access = Arc::new(AtomicBool::new(enables_access_log(&targets)));
-    let style = match (format, colours) {
+    let style = match (format, appearance.colours()) {
         (LogFormat::Json, _) => AccessLogFormat::Json,
         (LogFormat::Human, Colours::On) => AccessLogFormat::Coloured,
         (LogFormat::Human, Colours::Off) => AccessLogFormat::Plain,
     };
-    let access_log = AccessLog { sink: sink.clone(), style, on: Arc::clone(&access) };
+    let clock = Arc::new(appearance.clock());
+    let human = HumanFormat { colours: appearance.colours(), clock: Arc::clone(&clock) };
+    let access_log = AccessLog { sink: sink.clone(), style, clock, on: Arc::clone(&access) };
     let (filter, targets) = reload::Layer::new(targets);
-    let lines = line_layer(format, colours, sink);
+    let lines = line_layer(format, human, sink);
     let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(access_log);
     (subscriber, ReloadableFilter { targets, access })
 }
 
 fn line_layer<S, W>(
     format: LogFormat,
-    colours: Colours,
+    human: HumanFormat,
     writer: W,
 ) -> Box<dyn Layer<S> + Send + Sync>
 where
@@ -196,7 +242,7 @@ where
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        LogFormat::Human => layer.with_ansi(colours == Colours::On).boxed(),
+        LogFormat::Human => layer.event_format(human).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
+use super::human::wrap::push_wrapped;
 use crate::batch_queue::{BatchEntry, BatchQueue, QueueShare, RecordBatch, WriterTask};
 
 /// Accepts whole lines and never waits for the file descriptor.
@@ -18,27 +19,41 @@ pub(super) struct Sink(Arc<BatchQueue<()>>);
 #[derive(Debug)]
 pub(super) struct Flusher(Arc<BatchQueue<()>>);
 
+/// Returns the width at which lines are wrapped, if they are.
+pub(super) type WidthSource = fn() -> Option<usize>;
+
 /// Starts the thread that writes to `out`.
 pub(super) fn start_sink(
     out: impl Write + Send + 'static,
     format: LogFormat,
+    width: WidthSource,
 ) -> io::Result<(Sink, Flusher)> {
     let queue = Arc::new(BatchQueue::new(MAX_QUEUED_BYTES));
     let lines = Arc::clone(&queue);
-    let write = move || write_lines(&lines, out, format);
+    let write = move || write_lines(&lines, out, LineFraming { format, width });
     thread::Builder::new().name("log".to_owned()).spawn(write)?;
     Ok((Sink(Arc::clone(&queue)), Flusher(queue)))
 }
 
+/// Form in which the writer thread writes lines.
+#[derive(Clone, Copy)]
+struct LineFraming {
+    format: LogFormat,
+    width: WidthSource,
+}
+
 /// Runs the loop of the writer thread.
-fn write_lines(queue: &BatchQueue<()>, mut out: impl Write, format: LogFormat) {
+fn write_lines(queue: &BatchQueue<()>, mut out: impl Write, framing: LineFraming) {
     let (mut held, mut text, mut pause) = (RecordBatch::default(), Vec::new(), Duration::ZERO);
     while let WriterTask::Write = queue.next_task(&mut held, pause) {
+        // Asked for each batch, because the window may be resized.
+        let width = (framing.width)();
         for entry in held.entries() {
-            match entry {
-                BatchEntry::Record(line) => text.extend_from_slice(line),
-                BatchEntry::Lost(lost, _) => {
-                    text.extend_from_slice(lost_lines_notice(lost, format).as_bytes());
+            match (entry, width) {
+                (BatchEntry::Record(line), Some(width)) => push_wrapped(&mut text, line, width),
+                (BatchEntry::Record(line), None) => text.extend_from_slice(line),
+                (BatchEntry::Lost(lost, _), _) => {
+                    text.extend_from_slice(lost_lines_notice(lost, framing.format).as_bytes());
                 }
             }
         }

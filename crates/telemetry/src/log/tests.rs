@@ -33,9 +33,9 @@ impl Kept {
 /// Returns the log output of `say` with these `levels` and this `format`.
 fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> String {
     let kept = Kept::default();
-    let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
+    let (sink, flusher) = sink::start_sink(kept.clone(), format, || None).unwrap();
     let (subscriber, _) =
-        build_subscriber(parse_targets(levels).unwrap(), format, Colours::Off, sink);
+        build_subscriber(parse_targets(levels).unwrap(), format, Appearance::Plain, sink);
     tracing::subscriber::with_default(subscriber, say);
     drop(flusher);
     kept.text()
@@ -50,10 +50,14 @@ pub(super) fn record() -> CallRecord<'static> {
         public: CallSubject::Tool("files__read"),
         native: CallSubject::Tool("read"),
         server: Some("files"),
+        items: None,
+        limit: None,
         outcome: CallOutcome::Failed { code: -32603, label: "timeout" },
         duration: Duration::from_micros(1500),
         upstream: None,
         trace_id: None,
+        client_info: Some(br#"{"name":"agent","version":"1.0","title":"x"}"#),
+        client_era: "modern",
         client_version: "2026-07-28",
         server_version: Some("2025-06-18"),
         transport: "http1",
@@ -115,9 +119,9 @@ fn the_access_line_has_a_switch_of_its_own() {
 #[test]
 fn levels_change_while_the_log_runs() {
     let kept = Kept::default();
-    let (sink, flusher) = sink::start_sink(kept.clone(), LogFormat::Human).unwrap();
+    let (sink, flusher) = sink::start_sink(kept.clone(), LogFormat::Human, || None).unwrap();
     let (subscriber, filter) =
-        build_subscriber(parse_targets(INFO).unwrap(), LogFormat::Human, Colours::Off, sink);
+        build_subscriber(parse_targets(INFO).unwrap(), LogFormat::Human, Appearance::Plain, sink);
     let log = LogHandle { filter, _flusher: flusher };
     let loud = LogLevels { directives: "info,trunkline=debug", access: AccessLogSwitch::Off };
     tracing::subscriber::with_default(subscriber, || {
@@ -174,7 +178,7 @@ fn an_unread_descriptor_costs_lines_and_does_not_block_the_caller() {
     let (reached, stuck) = sync_channel(1);
     let (release, released) = sync_channel(0);
     let out = Stuck { reached, released, kept: kept.clone() };
-    let (sink, flusher) = sink::start_sink(out, LogFormat::Json).unwrap();
+    let (sink, flusher) = sink::start_sink(out, LogFormat::Json, || None).unwrap();
     let line = [b"\"", "x".repeat(1021).as_bytes(), b"\"\n"].concat();
     (&sink).write_all(&line).unwrap();
     stuck.recv().unwrap();
@@ -189,4 +193,53 @@ fn an_unread_descriptor_costs_lines_and_does_not_block_the_caller() {
     assert_eq!(lines, 1 + 1024);
     assert!(last.contains("\"lost\":6,"), "{last}");
     assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+}
+
+#[test]
+fn a_line_for_people_has_time_level_subject_sentence_and_fields() {
+    let debug = LogLevels { directives: "debug", access: AccessLogSwitch::Off };
+    let text = logged(debug, LogFormat::Human, || {
+        tracing::warn!(owner = "everyone", count = 3, server = "files", "the connection failed");
+        tracing::info!(client = %"ci", empty = "", text = "two words", list = ?["a"], "begun");
+        tracing::error!("a\nforged line \u{1b}[2J\u{202e}");
+        tracing::info!(server = "a\nb \u{1b}[2J", "x");
+        tracing::debug!(target: "a::b", server = "files", "details");
+    });
+    let lines: Vec<_> =
+        text.lines().map(|line| line.split_at("2026-07-28T12:00:00Z".len())).collect();
+    let expected = [
+        "  WARN server=files the connection failed owner=everyone count=3",
+        "  INFO client=ci begun empty=\"\" text=\"two words\" list=\"[\\\"a\\\"]\"",
+        " ERROR a\\u{a}forged line \\u{1b}[2J\\u{202e}",
+        "  INFO server=\"a\\nb \\u{1b}[2J\" x",
+        " DEBUG a::b server=files details",
+    ];
+    assert_eq!(lines.iter().map(|(_, line)| *line).collect::<Vec<_>>(), expected);
+    for (time, _) in lines {
+        assert!(time.starts_with("20") && time.ends_with('Z') && time.contains('T'), "{time}");
+    }
+}
+
+#[test]
+fn a_terminal_of_80_columns_shows_whole_words_below_the_sentence() {
+    let kept = Kept::default();
+    let (sink, flusher) = sink::start_sink(kept.clone(), LogFormat::Human, || Some(80)).unwrap();
+    let (subscriber, _) = build_subscriber(
+        parse_targets(INFO).unwrap(),
+        LogFormat::Human,
+        Appearance::Terminal(Colours::Off),
+        sink,
+    );
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::warn!(server = "files", "{}", "word ".repeat(40).trim());
+        record().write_to_log();
+    });
+    drop(flusher);
+    let text = kept.text();
+    let (date, lines) = text.split_once('\n').unwrap();
+    assert_eq!(date.len(), "2026-07-28".len(), "{text}");
+    assert!(lines.lines().count() >= 5, "{text}");
+    assert!(lines.lines().all(|line| line.len() <= 80), "{text}");
+    let begins = lines.lines().filter(|line| !line.starts_with("               "));
+    assert_eq!(begins.count(), 2, "{text}");
 }

@@ -296,7 +296,7 @@ section! {
             level: String as LogFilter = "info",
             /// The format of log lines.
             format: LogFormatChoice = "human",
-            /// Writes the access log, one line per call.
+            /// Writes the access log, one line per call, list and introduction.
             access: bool = true,
         }
     }
@@ -356,7 +356,7 @@ choice! {
 choice! {
     /// The format of log lines.
     pub enum LogFormatChoice {
-        /// for people
+        /// for people: time, level, server or client, sentence, fields
         "human" => Human,
         /// one JSON object per line
         "json" => Json,

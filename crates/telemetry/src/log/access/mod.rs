@@ -3,10 +3,14 @@
 //! Every call pays for its line; with events, visitors and a serializer a line cost 22,000
 //! instructions. The access log is therefore a layer that
 //! [`CallRecord::write_to_log`] finds in the current subscriber. It receives the record directly,
-//! without an event in between. The line is byte for byte the ordinary layer's line for
-//! [`CallRecord`]'s event, which the tests enforce, with two improvements: in JSON it escapes
-//! characters that a terminal may interpret or a viewer may show as a line break (DEL, C1, U+2028
-//! and U+2029), and it names no spans.
+//! without an event in between. In JSON the line is byte for byte the ordinary layer's line for
+//! [`CallRecord`]'s event, which the tests enforce, with two improvements: it escapes characters
+//! that a terminal may interpret or a viewer may show as a line break (DEL, C1, U+2028 and U+2029),
+//! and it names no spans. The line for people is a sentence and the fields that people need
+//! ([`human_line`]).
+
+mod human_line;
+mod software;
 
 use std::cell::Cell;
 use std::io::Write as _;
@@ -21,26 +25,29 @@ use tracing_subscriber::Layer;
 use trunkline_core::clock;
 use trunkline_core::text::clip;
 
+use super::human::line_clock::LineClock;
 use super::sink::Sink;
 use crate::json_text::{
-    SecondText, needs_no_escape, push_address, push_digits, push_integer, push_padded, push_text,
+    SecondText, push_address, push_digits, push_integer, push_padded, push_text,
 };
 use crate::{CallRecord, MAX_CLIENT_TEXT_BYTES};
+use software::{KnownSoftware, read_software};
 
 /// The layer that writes the access log.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     pub(super) sink: Sink,
     pub(super) style: AccessLogFormat,
+    pub(super) clock: Arc<LineClock>,
     pub(super) on: Arc<AtomicBool>,
 }
 
 /// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessLogFormat {
-    /// `key=value`.
+    /// A sentence and `key=value`.
     Plain,
-    /// `key=value`, for a terminal with colours.
+    /// The same, for a terminal with colours.
     Coloured,
     /// One JSON object.
     Json,
@@ -77,12 +84,16 @@ impl CallRecord<'_> {
             resource = self.public.resource_uri().as_deref(),
             native_resource = self.native.resource_uri().as_deref(),
             server = self.server,
+            items = self.items,
             outcome = self.outcome.label(),
             reason = self.outcome.failure_reason(),
+            limit = self.limit.map(|limit| clip(limit, MAX_CLIENT_TEXT_BYTES)),
             code = self.outcome.code(),
             duration_ms = as_milliseconds(self.duration_us()),
             upstream_ms = self.upstream_us().map(as_milliseconds),
             trace_id = self.trace_id,
+            client_software = self.client_info.and_then(read_software).as_deref(),
+            client_era = self.client_era,
             client_version = clip(self.client_version, MAX_CLIENT_TEXT_BYTES),
             server_version = self.server_version.map(|version| clip(version, MAX_CLIENT_TEXT_BYTES)),
             transport = self.transport,
@@ -112,8 +123,16 @@ impl AccessLog {
         let now = clock::unix_now();
         // A call may end while its thread ends.
         let mut scratch = LINE_SCRATCH.try_with(Cell::take).unwrap_or_default();
-        let mut line = AccessLogLine { out: &mut scratch.line, style: self.style };
-        line.write_line(record, scratch.second.of(now), now.subsec_micros());
+        let LineScratch { line, second, software } = &mut scratch;
+        let software = record.client_info.and_then(|info| software.of(info));
+        let facts = LineFacts { record, software };
+        let mut out = AccessLogLine { out: line };
+        match self.style {
+            AccessLogFormat::Json => {
+                out.write_json(&facts, second.of(now), now.subsec_micros());
+            }
+            style => out.write_human(&facts, style, &self.clock.read(now, second)),
+        }
         // The sink counts the lines that it drops.
         let _ = (&self.sink).write_all(&scratch.line);
         scratch.line.clear();
@@ -130,6 +149,7 @@ thread_local! {
 struct LineScratch {
     line: Vec<u8>,
     second: SecondText,
+    software: KnownSoftware,
 }
 
 impl Default for LineScratch {
@@ -140,88 +160,67 @@ impl Default for LineScratch {
 
 impl LineScratch {
     const fn new() -> Self {
-        Self { line: Vec::new(), second: SecondText::new() }
+        Self { line: Vec::new(), second: SecondText::new(), software: KnownSoftware::new() }
     }
+}
+
+/// Facts of a line.
+struct LineFacts<'a> {
+    record: &'a CallRecord<'a>,
+    /// Name and version of the client's software.
+    software: Option<&'a str>,
 }
 
 /// A line being formatted.
 #[derive(Debug)]
 struct AccessLogLine<'a> {
     out: &'a mut Vec<u8>,
-    style: AccessLogFormat,
 }
 
-/// Selects one of three texts by the style of the line. Each has a constant length, so that it
-/// compiles to a few stores.
-macro_rules! by_style {
-    ($line:ident, $plain:expr, $coloured:expr, $json:expr $(,)?) => {
-        match $line.style {
-            AccessLogFormat::Plain => $line.write_raw($plain),
-            AccessLogFormat::Coloured => $line.write_raw($coloured),
-            AccessLogFormat::Json => $line.write_raw($json),
-        }
-    };
-}
-
-/// Writes a field, if it has a value; `$write` is the method for its kind of value.
-macro_rules! field {
+/// Writes a member of JSON, if it has a value; `$write` is the method for its kind of value.
+macro_rules! member {
     ($line:ident, $name:literal, $write:ident, $value:expr) => {
         if let Some(value) = $value {
-            by_style!(
-                $line,
-                concat!(" ", $name, "="),
-                concat!(" \x1b[3m", $name, "\x1b[0m\x1b[2m=\x1b[0m"),
-                concat!(",\"", $name, "\":"),
-            );
+            $line.write_raw(concat!(",\"", $name, "\":"));
             $line.$write(value);
         }
     };
 }
 
 impl AccessLogLine<'_> {
-    fn write_line(&mut self, record: &CallRecord<'_>, date: &str, micros: u32) {
-        let line = self;
-        by_style!(line, "", "\x1b[2m", "{\"timestamp\":\"");
+    fn write_json(&mut self, facts: &LineFacts<'_>, date: &str, micros: u32) {
+        let (line, LineFacts { record, software }) = (self, facts);
+        let clipped = |text| clip(text, MAX_CLIENT_TEXT_BYTES);
+        line.write_raw("{\"timestamp\":\"");
         line.write_raw(date);
         line.write_raw(".");
         line.write_padded("000000", micros.into());
-        by_style!(
-            line,
-            "Z  INFO trunkline::access: call",
-            "Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtrunkline::access\x1b[0m\x1b[2m:\x1b[0m call",
-            "Z\",\"level\":\"INFO\",\"message\":\"call\"",
-        );
-        field!(line, "principal", write_text, record.principal);
-        field!(line, "address", write_address, record.address);
-        field!(line, "profile", write_text, Some(record.profile));
-        field!(line, "method", write_text, Some(clip(record.method, MAX_CLIENT_TEXT_BYTES)));
-        field!(line, "tool", write_text, record.public.tool());
-        field!(line, "native_tool", write_text, record.native.tool());
-        field!(line, "prompt", write_text, record.public.prompt());
-        field!(line, "native_prompt", write_text, record.native.prompt());
-        field!(line, "resource", write_text, record.public.resource_uri().as_deref());
-        field!(line, "native_resource", write_text, record.native.resource_uri().as_deref());
-        field!(line, "server", write_text, record.server);
-        field!(line, "outcome", write_word, Some(record.outcome.label()));
-        field!(line, "reason", write_word, record.outcome.failure_reason());
-        field!(line, "code", write_integer, record.outcome.code());
-        field!(line, "duration_ms", write_milliseconds, Some(record.duration_us()));
-        field!(line, "upstream_ms", write_milliseconds, record.upstream_us());
-        field!(line, "trace_id", write_text, record.trace_id);
-        field!(
-            line,
-            "client_version",
-            write_text,
-            Some(clip(record.client_version, MAX_CLIENT_TEXT_BYTES))
-        );
-        field!(
-            line,
-            "server_version",
-            write_text,
-            record.server_version.map(|version| clip(version, MAX_CLIENT_TEXT_BYTES))
-        );
-        field!(line, "transport", write_word, Some(record.transport));
-        by_style!(line, "\n", "\n", ",\"target\":\"trunkline::access\"}\n");
+        line.write_raw("Z\",\"level\":\"INFO\",\"message\":\"call\"");
+        member!(line, "principal", write_text, record.principal);
+        member!(line, "address", write_address, record.address);
+        member!(line, "profile", write_text, Some(record.profile));
+        member!(line, "method", write_text, Some(clipped(record.method)));
+        member!(line, "tool", write_text, record.public.tool());
+        member!(line, "native_tool", write_text, record.native.tool());
+        member!(line, "prompt", write_text, record.public.prompt());
+        member!(line, "native_prompt", write_text, record.native.prompt());
+        member!(line, "resource", write_text, record.public.resource_uri().as_deref());
+        member!(line, "native_resource", write_text, record.native.resource_uri().as_deref());
+        member!(line, "server", write_text, record.server);
+        member!(line, "items", write_digits, record.items);
+        member!(line, "outcome", write_word, Some(record.outcome.label()));
+        member!(line, "reason", write_word, record.outcome.failure_reason());
+        member!(line, "limit", write_text, record.limit.map(clipped));
+        member!(line, "code", write_integer, record.outcome.code());
+        member!(line, "duration_ms", write_milliseconds, Some(record.duration_us()));
+        member!(line, "upstream_ms", write_milliseconds, record.upstream_us());
+        member!(line, "trace_id", write_text, record.trace_id);
+        member!(line, "client_software", write_text, *software);
+        member!(line, "client_era", write_word, Some(record.client_era));
+        member!(line, "client_version", write_text, Some(clipped(record.client_version)));
+        member!(line, "server_version", write_text, record.server_version.map(clipped));
+        member!(line, "transport", write_word, Some(record.transport));
+        line.write_raw(",\"target\":\"trunkline::access\"}\n");
     }
 
     #[inline]
@@ -238,30 +237,14 @@ impl AccessLogLine<'_> {
 
     /// Writes an arbitrary text, in quotes and escaped.
     fn write_text(&mut self, text: &str) {
-        if needs_no_escape(text) {
-            self.write_raw("\"");
-            self.write_raw(text);
-            self.write_raw("\"");
-        } else {
-            self.write_escaped(text);
-        }
+        push_text(self.out, text);
     }
 
-    #[cold]
-    fn write_escaped(&mut self, text: &str) {
-        match self.style {
-            AccessLogFormat::Json => push_text(self.out, text),
-            AccessLogFormat::Plain | AccessLogFormat::Coloured => {
-                let _ = write!(self.out, "{text:?}");
-            }
-        }
-    }
-
-    /// Writes an address: quoted in JSON, bare elsewhere.
+    /// Writes an address, in quotes.
     fn write_address(&mut self, address: IpAddr) {
-        by_style!(self, "", "", "\"");
+        self.write_raw("\"");
         push_address(self.out, address);
-        by_style!(self, "", "", "\"");
+        self.write_raw("\"");
     }
 
     fn write_integer(&mut self, value: i64) {

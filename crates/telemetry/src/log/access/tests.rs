@@ -4,18 +4,14 @@ use serde_json::Value;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::super::human::HumanFormat;
 use super::super::{
-    AccessLogSwitch, Colours, LogFormat, LogLevels, build_subscriber, line_layer, parse_targets,
-    sink, tests,
+    AccessLogSwitch, Appearance, Colours, LogFormat, LogLevels, build_subscriber, line_layer,
+    parse_targets, sink, tests,
 };
 use super::*;
+use crate::json_text::needs_no_escape;
 use crate::{CallOutcome, CallSubject};
-
-const LOOKS: [(LogFormat, Colours); 3] = [
-    (LogFormat::Human, Colours::Off),
-    (LogFormat::Human, Colours::On),
-    (LogFormat::Json, Colours::Off),
-];
 
 /// Returns the output of `say` in the log of the subscriber that `make` builds.
 fn logged<S>(format: LogFormat, make: impl FnOnce(Sink) -> S, say: impl FnOnce()) -> String
@@ -23,25 +19,28 @@ where
     S: Subscriber + Send + Sync + 'static,
 {
     let kept = tests::Kept::default();
-    let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
+    let (sink, flusher) = sink::start_sink(kept.clone(), format, || None).unwrap();
     with_default(make(sink), say);
     drop(flusher);
     kept.text()
 }
 
 /// Returns the line of the access log.
-fn ours(look: (LogFormat, Colours), record: &CallRecord<'_>) -> String {
-    let (format, colours) = look;
+fn ours(format: LogFormat, appearance: Appearance, record: &CallRecord<'_>) -> String {
     let levels = LogLevels { directives: "off", access: AccessLogSwitch::On };
-    let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, colours, sink).0;
+    let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, appearance, sink).0;
     logged(format, make, || record.write_to_log())
 }
 
+fn ours_in_json(record: &CallRecord<'_>) -> String {
+    ours(LogFormat::Json, Appearance::Plain, record)
+}
+
 /// Returns the line of the event in the format of `tracing-subscriber`.
-fn theirs(look: (LogFormat, Colours), record: &CallRecord<'_>) -> String {
-    let (format, colours) = look;
-    let make = |sink| tracing_subscriber::registry().with(line_layer(format, colours, sink));
-    logged(format, make, || record.write_to_log())
+fn theirs(record: &CallRecord<'_>) -> String {
+    let human = HumanFormat { colours: Colours::Off, clock: Arc::new(LineClock::Utc) };
+    let make = |sink| tracing_subscriber::registry().with(line_layer(LogFormat::Json, human, sink));
+    logged(LogFormat::Json, make, || record.write_to_log())
 }
 
 /// Returns the line with the digits of its time set to 0.
@@ -54,11 +53,9 @@ fn timeless(line: &str) -> String {
 }
 
 fn assert_same(record: &CallRecord<'_>) {
-    for look in LOOKS {
-        let (ours, theirs) = (ours(look, record), theirs(look, record));
-        assert_eq!(timeless(&ours), timeless(&theirs), "{look:?}");
-        assert_eq!(ours.matches('\n').count(), 1, "{look:?}: {ours}");
-    }
+    let (ours, theirs) = (ours_in_json(record), theirs(record));
+    assert_eq!(timeless(&ours), timeless(&theirs));
+    assert_eq!(ours.matches('\n').count(), 1, "{ours}");
 }
 
 fn record() -> CallRecord<'static> {
@@ -98,9 +95,11 @@ fn every_subject_and_every_gap_makes_the_line_that_its_event_would() {
         upstream: None,
         trace_id: None,
         server_version: None,
+        client_info: None,
         ..record()
     };
     assert_same(&bare);
+    assert_same(&CallRecord { items: Some(41), limit: Some("client ci"), ..bare });
     assert_same(&CallRecord { profile: "", method: "", client_version: "", ..bare });
     for (public, native) in [
         (CallSubject::Prompt("files__greet"), CallSubject::Prompt("greet")),
@@ -167,11 +166,14 @@ fn hostile_text_makes_the_line_that_its_event_would() {
     texts.push("\"\n".repeat(100_000));
     texts.push("é\u{1b}".repeat(100_000));
     for text in &texts {
+        let info = serde_json::json!({ "name": text, "version": text }).to_string();
         let call = CallRecord {
             method: text,
             public: CallSubject::Tool(text),
             native: CallSubject::Resource(text),
             client_version: text,
+            limit: Some(text),
+            client_info: Some(info.as_bytes()),
             principal: text.get(..64).or(Some(text)),
             ..record()
         };
@@ -181,18 +183,17 @@ fn hostile_text_makes_the_line_that_its_event_would() {
 
 #[test]
 fn json_escapes_terminal_controls_and_line_separators() {
-    let json = (LogFormat::Json, Colours::Off);
     for at in 0..10 {
         for odd in ['\u{7f}', '\u{80}', '\u{85}', '\u{9b}', '\u{9f}', '\u{2028}', '\u{2029}'] {
             let method = format!("{}{odd}{}", "x".repeat(at), "y".repeat(10 - at));
             let call = CallRecord { method: &method, ..record() };
-            let line = ours(json, &call);
+            let line = ours_in_json(&call);
             let value = |line: &str| {
                 let mut value: Value = serde_json::from_str(line).unwrap();
                 value["timestamp"] = Value::Null;
                 value
             };
-            assert_eq!(value(&line), value(&theirs(json, &call)));
+            assert_eq!(value(&line), value(&theirs(&call)));
             assert!(!line.contains(odd), "{line}");
         }
     }
@@ -232,8 +233,73 @@ fn the_date_follows_the_clock() {
 fn the_fraction_has_six_digits() {
     let mut out = Vec::new();
     for micros in [0, 1, 12_345, 999_999] {
-        AccessLogLine { out: &mut out, style: AccessLogFormat::Plain }
-            .write_padded("000000", micros);
+        AccessLogLine { out: &mut out }.write_padded("000000", micros);
     }
     assert_eq!(String::from_utf8(out).unwrap(), "000000000001012345999999");
+}
+
+#[test]
+fn people_get_a_sentence_and_the_fields_that_explain_the_call() {
+    let line = |record: &CallRecord<'_>| {
+        let line = ours(LogFormat::Human, Appearance::Plain, record);
+        timeless_second(&line)
+    };
+    assert_eq!(
+        line(&record()),
+        "0000-00-00T00:00:00Z  INFO client=ci tools/call files__read: ok in 1.5 ms server=files \
+         upstream_ms=0.987 address=127.0.0.1 software=\"agent 1.0\" era=modern \
+         trace_id=0af7651916cd43dd8448eb211c80319c\n"
+    );
+    let refused = CallRecord {
+        outcome: CallOutcome::Refused { reason: "rate" },
+        limit: Some("servers.files.rate"),
+        profile: "support",
+        upstream: None,
+        trace_id: None,
+        client_info: None,
+        address: None,
+        ..record()
+    };
+    assert_eq!(
+        line(&refused),
+        "0000-00-00T00:00:00Z  INFO client=ci tools/call files__read: refused (rate) in 1.5 ms \
+         limit=servers.files.rate server=files profile=support era=modern\n"
+    );
+    let list = CallRecord {
+        method: "tools/list",
+        public: CallSubject::Nothing,
+        server: None,
+        outcome: CallOutcome::Ok,
+        items: Some(41),
+        limit: None,
+        profile: "default",
+        ..refused
+    };
+    let expected =
+        "0000-00-00T00:00:00Z  INFO client=ci tools/list: ok, 41 items in 1.5 ms era=modern\n";
+    assert_eq!(line(&list), expected);
+    let unread = CallRecord { method: "", profile: "", client_era: "", items: None, ..refused };
+    assert_eq!(
+        line(&CallRecord { public: CallSubject::Nothing, server: None, ..unread }),
+        "0000-00-00T00:00:00Z  INFO client=ci request: refused (rate) in 1.5 ms \
+         limit=servers.files.rate\n"
+    );
+}
+
+#[test]
+fn a_terminal_gets_colours_unless_they_are_off() {
+    for (colours, expected) in [(Colours::On, true), (Colours::Off, false)] {
+        let line = ours(LogFormat::Human, Appearance::Terminal(colours), &record());
+        assert_eq!(line.contains("\u{1b}[32m INFO\u{1b}[0m"), expected, "{line}");
+        assert_eq!(line.contains('\u{1b}'), expected, "{line}");
+        // The date is a line of its own.
+        assert_eq!(line.lines().count(), 2, "{line}");
+    }
+}
+
+/// Returns the line with the digits of its time set to 0.
+fn timeless_second(line: &str) -> String {
+    let (time, rest) = line.split_at("2026-07-28T12:00:00Z".len());
+    let time: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    format!("{time}{rest}")
 }

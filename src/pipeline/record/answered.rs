@@ -1,0 +1,94 @@
+//! Access log lines of requests that are no calls: lists, introductions, and requests that a rate
+//! refuses before they are read.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::call::{Context, Failure, Principal};
+use crate::catalog::Kind;
+use crate::clock;
+use crate::mcp::Method;
+use crate::pipeline::Gateway;
+use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
+
+use super::audit::limit_of;
+use super::failed_outcome;
+
+impl Gateway {
+    /// Writes the line of a list request that began at `started`: with the number of elements, or
+    /// with the failure.
+    pub(crate) fn log_list(
+        &self,
+        kind: Kind,
+        context: &Context,
+        started: Instant,
+        listed: Result<u64, &Failure>,
+    ) {
+        let outcome = listed.map_or_else(failed_outcome, |_| CallOutcome::Ok);
+        let method = kind.method();
+        let record = answered_record(&method, context, started, outcome);
+        CallRecord { items: listed.ok(), ..record }.write_to_log();
+    }
+
+    /// Writes the line of an introduction that began at `started`.
+    pub(crate) fn log_introduction(&self, method: &Method, context: &Context, started: Instant) {
+        answered_record(method, context, started, CallOutcome::Ok).write_to_log();
+    }
+}
+
+/// Returns the record of a request that the gateway answers by itself.
+fn answered_record<'a>(
+    method: &'a Method,
+    context: &'a Context,
+    started: Instant,
+    outcome: CallOutcome,
+) -> CallRecord<'a> {
+    let Context { principal, address, endpoint, client, transport, .. } = context;
+    CallRecord {
+        principal: Some(principal.as_str()),
+        address: Some(*address),
+        profile: endpoint.profile(),
+        method: method.as_str(),
+        outcome,
+        duration: clock::real_now().duration_since(started),
+        client_info: client.info.as_deref(),
+        client_era: client.version.era().as_str(),
+        client_version: client.version.as_str(),
+        transport,
+        ..UNREAD_REQUEST
+    }
+}
+
+/// Writes the line of a request that a rate has refused before it was read.
+pub(crate) fn log_refused_request(who: &Principal, address: IpAddr, failure: &Failure) {
+    CallRecord {
+        principal: Some(who.as_str()),
+        address: Some(address),
+        outcome: failed_outcome(failure),
+        limit: limit_of(failure),
+        ..UNREAD_REQUEST
+    }
+    .write_to_log();
+}
+
+/// The record of a request with nothing known.
+const UNREAD_REQUEST: CallRecord<'static> = CallRecord {
+    principal: None,
+    address: None,
+    profile: "",
+    method: "",
+    public: CallSubject::Nothing,
+    native: CallSubject::Nothing,
+    server: None,
+    items: None,
+    outcome: CallOutcome::Ok,
+    limit: None,
+    duration: Duration::ZERO,
+    upstream: None,
+    trace_id: None,
+    client_info: None,
+    client_era: "",
+    client_version: "",
+    server_version: None,
+    transport: "",
+};
