@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
-    AuditStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState, ServerStatus, Status,
+    AuditStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState, ServerStatus, SinkStatus,
+    Status,
 };
 use crate::telemetry::metrics::ReloadOutcome;
 
@@ -60,6 +61,7 @@ pub(super) fn find_findings(status: &Status) -> Vec<Finding> {
     found.extend(status.expiries.iter().filter_map(|expiry| expiry_finding(expiry, now)));
     found.extend(status.issuers.iter().filter_map(issuer_finding));
     found.extend(status.audit.as_ref().and_then(audit_finding));
+    found.extend(status.sinks.iter().filter_map(event_finding));
     found.sort_by_key(|finding| finding.level == FindingLevel::Warning);
     found
 }
@@ -152,6 +154,14 @@ fn issuer_finding(issuer: &IssuerStatus) -> Option<Finding> {
 
 fn audit_finding(audit: &AuditStatus) -> Option<Finding> {
     let error = audit.error.as_ref()?;
-    let text = format!("records cannot be written ({} are lost): {error}", audit.dropped);
+    let effect = if audit.refuses_requests { ", and requests are refused" } else { "" };
+    let text = format!("records cannot be written ({} are lost){effect}: {error}", audit.dropped);
     Some(Finding::error("audit", &text, "make the place of the records writable"))
+}
+
+/// Describes a destination of events that takes none; the audit log has a finding of its own.
+fn event_finding(sink: &SinkStatus) -> Option<Finding> {
+    let error = sink.error.as_ref().filter(|_| sink.name != "audit")?;
+    let text = format!("{} cannot be written: {error}", sink.place);
+    Some(Finding::warning(sink.name, &text, "correct the place of the events; it is tried again"))
 }

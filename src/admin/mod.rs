@@ -64,7 +64,7 @@ pub use status::{
     DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, ExpiryStatus,
     GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError,
     ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
-    ServerStatus, ServerTransport, Status,
+    ServerStatus, ServerTransport, SinkStatus, Status,
 };
 pub use tools::{ProfileTokenStatus, ServerTokenStatus, ToolTokenStatus, ToolsPage};
 
@@ -108,14 +108,21 @@ where
         return api::answer_api(&report, entrance, request).await;
     }
     let (mut head, _) = request.into_parts();
-    if !is_open_page(entrance, head.uri.path()) {
-        let is_refresh = refreshed_server(head.uri.path()).is_some();
-        let least = if is_refresh { AdminRole::Operator } else { AdminRole::Viewer };
-        if let Err(problem) = api::admit_page(&report, entrance, &mut head, least).await {
-            return problem.respond();
-        }
+    if is_open_page(entrance, head.uri.path()) {
+        return respond(&Request::from_parts(head, ()), &*report).await;
     }
-    respond(&Request::from_parts(head, ()), &*report).await
+    let is_refresh = refreshed_server(head.uri.path()).is_some();
+    let least = if is_refresh { AdminRole::Operator } else { AdminRole::Viewer };
+    let operator = match api::admit_page(&report, entrance, &mut head, least).await {
+        Ok(operator) => operator,
+        Err(problem) => return problem.respond(),
+    };
+    let request = Request::from_parts(head, ());
+    let response = respond(&request, &*report).await;
+    if is_refresh {
+        api::audit_page(&report, &operator, &request, response.status());
+    }
+    response
 }
 
 /// Returns true for a page that needs no credential: probes, which have none, and metrics on this

@@ -6,7 +6,9 @@
 //! count: the others' tools are better than none. With all of them down, another replica may do
 //! better. A gateway without servers is ready, as configured. An issuer of tokens without known
 //! keys is reported as a reason, but does not count: it would be the same elsewhere. So is a
-//! certificate that has expired, or will do so soon, and a new configuration that is not in effect.
+//! certificate that has expired, or will do so soon, a new configuration that is not in effect, and
+//! a sink of records or events that cannot be written. A required audit log is different: without
+//! it requests are refused, and another replica may serve them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -15,7 +17,7 @@ use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
     ExpiryStatus, GatewayState, IssuerStatus, ReloadStatus, ServerStart, ServerState, ServerStatus,
-    Status,
+    SinkStatus, Status,
 };
 use crate::telemetry::metrics::ReloadOutcome;
 
@@ -53,10 +55,15 @@ impl Readiness {
         reasons.extend(status.expiries.iter().filter_map(|it| expiry_reason(it, status.now)));
         let last = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
         reasons.extend(last.and_then(reload_reason));
+        reasons.extend(status.sinks.iter().filter_map(sink_reason));
+        let refuses = status.audit.as_ref().is_some_and(|audit| audit.refuses_requests);
+        if refuses {
+            reasons.insert(0, UNRECORDED_REASON.to_owned());
+        }
         if all_down {
             reasons.insert(0, "no server can take calls".to_owned());
         }
-        Self { ready: !pending && !all_down, reasons }
+        Self { ready: !pending && !all_down && !refuses, reasons }
     }
 }
 
@@ -111,6 +118,16 @@ fn reload_reason(reload: &ReloadStatus) -> Option<String> {
     Some(format!("configuration: the reload at {at} {cause}: see /status"))
 }
 
+/// Describes a sink that cannot be written. Its fault is the system's, or that of a connection.
+fn sink_reason(sink: &SinkStatus) -> Option<String> {
+    let SinkStatus { name, place, error } = sink;
+    error.as_ref().map(|error| format!("{name}: {place}: {error}"))
+}
+
 fn whole_seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }
+
+/// Reason of a gateway that refuses requests.
+const UNRECORDED_REASON: &str =
+    "audit: requests are refused, because they cannot be recorded (audit.required)";

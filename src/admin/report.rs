@@ -22,6 +22,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
+use crate::telemetry::SinkReport;
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome, ServerMetric};
 use crate::text::{error_chain, escape_controls};
@@ -41,7 +42,7 @@ use super::{
     EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, InstanceOwner, InstanceStatus,
     IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshReport, RefreshRequestError,
     ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Status, StatusSource, ToolsPage,
+    SinkStatus, Status, StatusSource, ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -132,6 +133,17 @@ impl StatusReport {
         self.gateway.metrics.expiry_times().replace(times);
     }
 
+    /// Returns the state of the destinations of audit records and events.
+    fn sinks(&self) -> Vec<SinkReport> {
+        let events = self.gateway.snapshots.events().sinks();
+        self.gateway.audit.sink().into_iter().chain(events).collect()
+    }
+
+    /// Returns the digest of the file in force.
+    pub fn loaded_digest(&self) -> String {
+        self.notes().file.digest.clone()
+    }
+
     /// Notes the outcome of a reload, with its faults, or the protections that it weakens.
     pub fn reloaded(&self, outcome: ReloadOutcome, faults: Vec<String>, losses: Vec<String>) {
         let is_refused = outcome == ReloadOutcome::Refused;
@@ -192,6 +204,7 @@ impl StatusSource for StatusReport {
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
             audit: self.gateway.audit.overview().map(audit_status),
+            sinks: self.sinks().into_iter().map(sink_status).collect(),
             expiries: self.expiry_statuses(now),
             findings: Vec::new(),
             servers: snapshot
@@ -218,6 +231,7 @@ impl StatusSource for StatusReport {
 
     fn metrics(&self) -> String {
         self.show_expiries();
+        self.gateway.metrics.sink_levels().replace(&self.sinks());
         self.gateway.metrics.encode_text()
     }
 
@@ -284,7 +298,13 @@ fn audit_status(log: AuditOverview) -> AuditStatus {
         last_seq: log.last_number,
         last_hash: log.last_hash,
         error: log.fault,
+        refuses_requests: log.refuses,
     }
+}
+
+fn sink_status(sink: SinkReport) -> SinkStatus {
+    let SinkReport { sink: name, place, fault } = sink;
+    SinkStatus { name, place, error: fault.map(|fault| escape_controls(&fault)) }
 }
 
 fn server(

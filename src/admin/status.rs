@@ -36,6 +36,8 @@ pub struct Status {
     pub connections: usize,
     /// The audit log; `None` if there is none.
     pub audit: Option<AuditStatus>,
+    /// Destinations of audit records and events.
+    pub sinks: Vec<SinkStatus>,
     /// Certificates, CA certificates and keys with an end, the first to end first.
     pub expiries: Vec<ExpiryStatus>,
     /// Everything that needs an operator, errors first.
@@ -96,7 +98,20 @@ pub struct AuditStatus {
     pub last_seq: u64,
     /// The hash of the last record, if records are chained.
     pub last_hash: Option<String>,
-    /// The fault of the last record; `None` if it was written.
+    /// The fault of the last attempt to open the log or to write a record; `None` if it succeeded.
+    pub error: Option<String>,
+    /// True if the log is required and cannot record requests, which are refused.
+    pub refuses_requests: bool,
+}
+
+/// A destination of records or events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SinkStatus {
+    /// `audit`, `events` or `events_queue`.
+    pub name: &'static str,
+    /// Its path or address; of a webhook only scheme, host and port.
+    pub place: String,
+    /// Reason that it cannot be opened or written; `None` if the last attempt succeeded.
     pub error: Option<String>,
 }
 

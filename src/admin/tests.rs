@@ -115,6 +115,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         sessions: 1,
         issuers: Vec::new(),
         audit: None,
+        sinks: Vec::new(),
         streams: 2,
         connections: 3,
         servers,

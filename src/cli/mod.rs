@@ -20,6 +20,7 @@ mod key;
 mod login;
 mod policy;
 mod preview;
+mod programs;
 mod running;
 mod status;
 mod stdio;

@@ -42,14 +42,14 @@ pub use subscriptions::{SubscribeAnswer, Subscriber, Told};
 
 use std::sync::Arc;
 
-use crate::call::{Call, MetaTool, Reply, boxed};
+use crate::call::{Call, Failure, MetaTool, Reply, boxed};
 use crate::snapshot::Snapshot;
 
 use calls::await_reply;
 use client_view::ClientView;
 use input::Requester;
 use own_tools::{find_own_tool, reply_of_own_tool};
-use record::Record;
+use record::{Record, RecordOrigin};
 
 impl Gateway {
     /// Makes one call of any method that servers answer. A failure becomes the active call's
@@ -58,7 +58,10 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
     pub fn call(self: &Arc<Self>, snapshot: Arc<Snapshot>, call: Box<Call>) -> StartingCall {
-        self.start(snapshot, call, None)
+        match self.reserve_record() {
+            Ok(room) => self.start(snapshot, call, RecordOrigin::New(room)),
+            Err(failure) => self.refuse_unrecorded(&snapshot, call, failure),
+        }
     }
 
     /// Makes a call again for a Legacy client, with its answers to the server's input requests. The
@@ -73,16 +76,33 @@ impl Gateway {
     ) -> StartingCall {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record().map(Record::mark_resumed);
+        // It was admitted to the audit log with its first attempt.
+        let record =
+            record.map_or(RecordOrigin::New(None), |it| RecordOrigin::Earlier(boxed(|| it)));
         self.start(snapshot, call, record)
     }
 
-    /// Makes a call, with its record if it has one. A call of `call_tool` is replaced by the call
+    /// Refuses a call that a required audit log cannot record. It has no record there.
+    fn refuse_unrecorded(
+        self: &Arc<Self>,
+        snapshot: &Snapshot,
+        mut call: Box<Call>,
+        failure: Failure,
+    ) -> StartingCall {
+        call.context.audit = None;
+        let record = Record::begin(self, snapshot, &call, None);
+        let mut active = boxed(|| ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
+        active.attach_reply(Reply::ready(Err(failure)));
+        Box::pin(async { active })
+    }
+
+    /// Makes a call with its record. A call of `call_tool` is replaced by the call
     /// that it names.
     fn start(
         self: &Arc<Self>,
         snapshot: Arc<Snapshot>,
         call: Box<Call>,
-        record: Option<Record>,
+        record: RecordOrigin,
     ) -> StartingCall {
         if snapshot.has_meta_tools()
             && let Some(tool) = meta_tools::named_meta_tool(&call)
@@ -92,7 +112,7 @@ impl Gateway {
         {
             return self.call_meta_tool(client, tool, call, record);
         }
-        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
+        let record = record.begin(self, &snapshot, &call);
         self.begin(snapshot, call, record)
     }
 
@@ -101,7 +121,7 @@ impl Gateway {
         client: ClientView,
         tool: MetaTool,
         call: Box<Call>,
-        record: Option<Record>,
+        record: RecordOrigin,
     ) -> StartingCall {
         let snapshot = &client.snapshot;
         let unwrapped = match tool {
@@ -112,7 +132,7 @@ impl Gateway {
             Some(Ok(inner)) => inner,
             _ => &call,
         };
-        let record = record.unwrap_or_else(|| Record::begin(self, snapshot, meant));
+        let record = record.begin(self, snapshot, meant);
         if let Some(Ok(inner)) = unwrapped {
             let asked = inner.params.name().unwrap_or_default().to_owned();
             let begun = self.begin(Arc::clone(snapshot), inner, record);

@@ -27,6 +27,7 @@ mod running;
 mod sandbox;
 mod scan;
 mod serve;
+mod sinks;
 mod stdio;
 mod tools;
 

@@ -162,6 +162,21 @@ impl LoginFault {
         )
     }
 
+    /// Returns the reason for the audit log. It repeats no text of the response.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Outbound(_) | Self::Status { .. } => "unreachable",
+            Self::Metadata { .. } | Self::NoMetadata { .. } => "metadata",
+            Self::Registration(_) => "registration",
+            Self::Answer(fault) => fault.label(),
+            Self::Token(_) => "token_refused",
+            Self::OtherBrowser => "other_browser",
+            Self::Vault(_) => "vault",
+            Self::Interrupted => "interrupted",
+            _ => "failed",
+        }
+    }
+
     /// Returns the reason for clients: one line without details of connections.
     pub fn reason(&self) -> String {
         let reason = match self {

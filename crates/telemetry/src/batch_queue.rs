@@ -29,6 +29,8 @@ pub(super) enum QueueShare {
     Whole,
     /// For records of unknown callers, so that a flood of them displaces no others.
     Half,
+    /// The bytes that were reserved for the record ([`BatchQueue::reserve`]), and unreserved room.
+    Reserved(usize),
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ struct WaitingRecords<C> {
     bytes: usize,
     /// Maximum bytes.
     limit: usize,
+    /// Bytes for records that will be added.
+    reserved: usize,
     /// Records lost after the last entry.
     lost: u64,
     /// Messages that the writer has not received.
@@ -137,9 +141,13 @@ impl<C: Default> BatchQueue<C> {
     #[must_use]
     pub(super) fn push(&self, record: &[u8], room: QueueShare) -> bool {
         let mut waiting = self.waiting.lock();
+        if let QueueShare::Reserved(bytes) = room {
+            waiting.reserved = waiting.reserved.saturating_sub(bytes);
+        }
+        let free = waiting.limit.saturating_sub(waiting.reserved);
         let limit = match room {
-            QueueShare::Whole => waiting.limit,
-            QueueShare::Half => waiting.limit / 2,
+            QueueShare::Whole | QueueShare::Reserved(_) => free,
+            QueueShare::Half => free.min(waiting.limit / 2),
         };
         let before = waiting.bytes;
         if before + record.len() > limit || waiting.stage == QueueStage::Ended {
@@ -158,6 +166,24 @@ impl<C: Default> BatchQueue<C> {
             self.writer.notify_one();
         }
         true
+    }
+
+    /// Reserves room for a record that is added later. Returns false if there is none.
+    #[must_use]
+    pub(super) fn reserve(&self, bytes: usize) -> bool {
+        let mut waiting = self.waiting.lock();
+        let is_free = waiting.stage == QueueStage::Open
+            && waiting.bytes + waiting.reserved + bytes <= waiting.limit;
+        if is_free {
+            waiting.reserved += bytes;
+        }
+        is_free
+    }
+
+    /// Releases reserved room, because no record is added.
+    pub(super) fn release_reserved(&self, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        waiting.reserved = waiting.reserved.saturating_sub(bytes);
     }
 
     /// Counts a record that could not be made or written.
@@ -206,6 +232,29 @@ impl<C: Default> BatchQueue<C> {
             waiting.is_idle = true;
             self.writer.wait(&mut waiting);
             waiting.is_idle = false;
+        }
+    }
+
+    /// Waits before another attempt of a writer that holds no records, such as to open its
+    /// destination. It gets no records meanwhile.
+    pub(super) fn await_retry(&self, pause: Duration) -> WriterTask<C> {
+        let until = clock::real_now() + pause;
+        let mut waiting = self.waiting.lock();
+        loop {
+            let is_over = match waiting.stage {
+                QueueStage::Open => false,
+                QueueStage::Closing => waiting.full.is_empty() && waiting.filling.is_empty(),
+                QueueStage::Ended => true,
+            };
+            if is_over {
+                return WriterTask::End;
+            }
+            if let Some(control) = waiting.control.take() {
+                return WriterTask::Control(control);
+            }
+            if self.writer.wait_until(&mut waiting, until).timed_out() {
+                return WriterTask::Write;
+            }
         }
     }
 

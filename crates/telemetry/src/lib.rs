@@ -29,11 +29,13 @@ pub mod log;
 pub mod metrics;
 mod batch_queue;
 mod record;
+mod sink_report;
 mod subject;
 mod traceparent;
 mod json_text;
 
 pub use record::{CallOutcome, CallRecord};
+pub use sink_report::SinkReport;
 pub use subject::CallSubject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};
 

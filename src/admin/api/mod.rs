@@ -23,7 +23,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::time::timeout;
 
 use crate::codec::body::{BodyError, collect};
@@ -36,7 +37,7 @@ pub use access::AdminEntrance;
 use access::{OperatorIdentity, identify_operator, refuse_foreign_page};
 use endpoints::ApiMethod;
 use problem::{ApiProblem, ProblemCode};
-use records::{OperatorChange, record_change};
+use records::{ChangeOutcome, OperatorChange, audit_change, record_change};
 use request::EndpointRequest;
 use routing::{find_endpoint, read_query};
 
@@ -87,11 +88,29 @@ where
     refuse_foreign_page(&head.headers)?;
     read_body(&head.headers, body).await?;
     let answered = (endpoint.answer)(request).await;
-    record_change(&operator, &OperatorChange { method: endpoint.method.as_str(), path }, &answered);
+    let change = OperatorChange { method: endpoint.method.as_str(), path };
+    record_change(&report.gateway.audit, &operator, &change, &answered);
     answered
 }
 
-/// Checks the sender of a request for a page beside the API.
+/// Records a request of an operator to a page beside the API that may have changed something.
+pub(super) fn audit_page(
+    report: &StatusReport,
+    operator: &OperatorIdentity,
+    request: &Request<()>,
+    status: StatusCode,
+) {
+    let path = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
+    let change = OperatorChange { method: request.method().as_str(), path };
+    let reason = (!status.is_success()).then_some(match status {
+        StatusCode::NOT_FOUND => "unknown_server_or_client",
+        StatusCode::SERVICE_UNAVAILABLE => "server_unavailable",
+        _ => "invalid_request",
+    });
+    audit_change(&report.gateway.audit, operator, &change, ChangeOutcome { status, reason });
+}
+
+/// Checks the sender of a request for a page beside the API, and returns it.
 ///
 /// # Errors
 /// The refusal.
@@ -100,14 +119,15 @@ pub(super) async fn admit_page(
     entrance: AdminEntrance,
     head: &mut Parts,
     least: AdminRole,
-) -> Result<(), ApiProblem> {
-    identify_sender(report, entrance, head).await?.require(least)?;
+) -> Result<OperatorIdentity, ApiProblem> {
+    let operator = identify_sender(report, entrance, head).await?;
+    operator.require(least)?;
     if matches!(head.method, Method::GET | Method::HEAD) {
-        return Ok(());
+        return Ok(operator);
     }
     refuse_foreign_page(&head.headers)?;
     let is_plain = !head.headers.contains_key(CONTENT_TYPE);
-    if is_plain || is_json(&head.headers) { Ok(()) } else { Err(unsupported_type()) }
+    if is_plain || is_json(&head.headers) { Ok(operator) } else { Err(unsupported_type()) }
 }
 
 async fn identify_sender(

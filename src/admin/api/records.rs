@@ -1,5 +1,10 @@
 //! Records of changes: one for each request that may change something, with its operator.
 
+use http::StatusCode;
+
+use crate::telemetry::audit::{
+    AuditOperation, AuditTrail, OperationActor, OperationOutcome, OperationRecord,
+};
 use crate::text::{clip, escape_controls};
 
 use super::access::OperatorIdentity;
@@ -14,16 +19,52 @@ pub(super) struct OperatorChange<'a> {
     pub(super) path: &'a str,
 }
 
-/// Records a request that passed the checks, and its outcome.
+/// The answer to such a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChangeOutcome {
+    /// Its status.
+    pub(super) status: StatusCode,
+    /// The reason of a problem.
+    pub(super) reason: Option<&'static str>,
+}
+
+/// Records a request that passed the checks, and its outcome, in the log and the audit log.
 pub(super) fn record_change(
+    trail: &AuditTrail,
     operator: &OperatorIdentity,
     change: &OperatorChange<'_>,
     answered: &EndpointAnswer,
 ) {
-    let outcome = answered.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "done");
+    let problem = answered.as_ref().err().map(|problem| problem.code);
+    let status = problem.map_or(StatusCode::OK, |code| code.status());
+    let reason = problem.map(|code| code.as_str());
+    audit_change(trail, operator, change, ChangeOutcome { status, reason });
+    let outcome = problem.map_or("done", |code| code.as_str());
     let path = escape_controls(clip(change.path, MAX_RECORDED_PATH_BYTES));
     let (operator, method) = (&operator.actor, change.method);
     tracing::info!(%operator, method, path, outcome, "changed by an operator");
+}
+
+/// Records a request of an operator in the audit log.
+pub(super) fn audit_change(
+    trail: &AuditTrail,
+    operator: &OperatorIdentity,
+    change: &OperatorChange<'_>,
+    answered: ChangeOutcome,
+) {
+    let ChangeOutcome { status, reason } = answered;
+    let name = operator.actor.to_string();
+    trail.record_operation(&OperationRecord {
+        operation: AuditOperation::Change { method: change.method, path: change.path },
+        actor: OperationActor::Operator(Some(&name)),
+        address: None,
+        outcome: match status {
+            status if status.is_success() => OperationOutcome::Ok,
+            status if status.is_client_error() => OperationOutcome::Refused,
+            _ => OperationOutcome::Failed,
+        },
+        reason,
+    });
 }
 
 /// Limit of the bytes of a path in a record.

@@ -4,6 +4,7 @@ pub(crate) mod denials;
 pub(crate) mod pattern_habits;
 pub(crate) mod scan;
 pub(crate) mod shell_habits;
+pub(crate) mod sinks;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use scan::scan_servers;
 use shell_habits::{
     describe_home_paths, describe_missing_programs, describe_shell_variables, parse_written,
 };
+use sinks::{find_audit_faults, find_event_faults};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -130,8 +132,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     write_to_stdout(&format!("{denials}{logins}{path}: fine, with {servers} server(s)\n"))
 }
 
-/// Reports faults that only appear when a setting is used: of certificates, and of host names of the
-/// guard. Warns of expiries.
+/// Reports faults that only appear when a setting is used: of certificates, of host names of the
+/// guard, and of a required audit log. Warns of expiries and of other sinks.
 fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result<(), ExitCode> {
     let refuse = |faults| {
         print_faults(&ConfigFaults::of_late(source, faults));
@@ -142,7 +144,15 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
         Err(faults) => return refuse(faults),
     };
     let authorities = settings::judge_authorities(config);
-    let faults = [own.faults, authorities.faults].concat();
+    let (of_audit, of_events) =
+        (find_audit_faults(&config.audit), find_event_faults(&config.events));
+    // Without its audit log, a gateway that requires it serves no request.
+    let (needed, useful) = if config.audit.required {
+        (of_audit, of_events)
+    } else {
+        (Vec::new(), [of_audit, of_events].concat())
+    };
+    let faults = [own.faults, authorities.faults, needed].concat();
     let expiries = [own.expiries, authorities.expiries, key_expiries(config)].concat();
     let places = source.places();
     let warn_of = |key: &str, text: &str| {
@@ -152,7 +162,7 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
     if !faults.is_empty() && !args.start {
         return refuse(faults);
     }
-    for fault in &faults {
+    for fault in faults.iter().chain(&useful) {
         warn_of(&fault.key, &fault.to_string());
     }
     for remark in &own.remarks {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
+use crate::cli::programs::{program_exists, program_folders};
 use crate::config::{Config, ServerKind};
 
 /// Describes the texts of a configuration that begin with `~/`, by their keys. Omits the values,
@@ -92,19 +93,22 @@ fn names_home(text: &str) -> bool {
 pub(crate) fn describe_missing_programs(config: &Config, file: &Path) -> Vec<String> {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let home = file.parent().unwrap_or(Path::new("")).display().to_string();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let folders = program_folders();
     let servers = config.servers.iter().filter_map(|server| match &server.target {
-        ServerKind::Command(command) => Some((&server.name, &command.program)),
+        ServerKind::Command(command) => {
+            Some((format!("servers.{}.command", server.name), &command.program))
+        }
         ServerKind::Http(_) | ServerKind::OpenApi(_) => None,
     });
+    let reader = config.events.command.iter().map(|program| ("events.command".to_owned(), program));
     servers
-        .filter_map(|(name, program)| {
+        .chain(reader)
+        .filter_map(|(key, program)| {
             // A text with a slash was taken for a path that begins at the file's folder.
             let written = program.strip_prefix(&home).map(|rest| rest.trim_start_matches('/'));
             let written = written.filter(|text| text.contains(' ')).unwrap_or(program);
             let hint = describe_missing(program, written, &folders)?;
-            Some(format!("servers.{name}.command: {hint}"))
+            Some(format!("{key}: {hint}"))
         })
         .collect()
 }
@@ -117,12 +121,7 @@ fn describe_missing(program: &str, written: &str, folders: &[PathBuf]) -> Option
     }
     let mut words = written.split_ascii_whitespace();
     let (first, rest) = (words.next()?, words.collect::<Vec<_>>());
-    let exists = if program.contains('/') {
-        Path::new(program).exists()
-    } else {
-        folders.iter().any(|folder| folder.join(program).exists())
-    };
-    if exists {
+    if program_exists(program, folders) {
         return None;
     }
     if rest.is_empty() {

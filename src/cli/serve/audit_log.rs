@@ -3,20 +3,67 @@
 use std::io;
 use std::time::Duration;
 
-use crate::config::{AuditConfig, Config, DigestChoice};
+use crate::cli::check::sinks::find_audit_faults;
+use crate::codec::file::FileReader;
+use crate::config::{AuditConfig, Config, DigestChoice, LateFault};
 use crate::telemetry::audit::{
-    ArgumentRecording, ArgumentsDigest, AuditSettings, AuditSinkSettings, AuditTrail, ChainKey,
-    ChainMode, FileRotation, RedactionRules,
+    ArgumentRecording, ArgumentsDigest, AuditOperation, AuditSettings, AuditSinkSettings,
+    AuditTrail, ChainKey, ChainMode, FileRotation, OperationActor, OperationOutcome,
+    OperationRecord, RedactionRules,
 };
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, ReloadOutcome};
 
 use super::Doors;
 
-/// Starts the audit log of a configuration.
-pub(super) fn start_audit(config: &Config, metrics: &Metrics) -> io::Result<AuditTrail> {
+/// Starts the audit log of a configuration. A sink that cannot be opened is reported, and tried
+/// again.
+pub(super) async fn start_audit(config: &Config, metrics: &Metrics) -> io::Result<AuditTrail> {
     let trail = AuditTrail::new(metrics.audit_counts().clone());
-    trail.apply(audit_settings(&config.audit))?;
+    apply_audit(&trail, &config.audit).await?;
     Ok(trail)
+}
+
+/// Puts the settings of a configuration in force. Waits a moment for the sink of a required log:
+/// requests are refused until it is open.
+pub(super) async fn apply_audit(trail: &AuditTrail, config: &AuditConfig) -> io::Result<()> {
+    trail.apply(audit_settings(config))?;
+    if config.required {
+        let trail = trail.clone();
+        let _ = tokio::task::spawn_blocking(move || trail.await_sink(FIRST_OPEN_TIMEOUT)).await;
+    }
+    Ok(())
+}
+
+/// Returns the faults of a new required log that cannot be opened: with it, the gateway would refuse
+/// everything.
+pub(super) async fn find_required_faults(
+    reader: &FileReader,
+    config: &Config,
+    running: &Config,
+) -> Vec<LateFault> {
+    if !config.audit.required || config.audit == running.audit {
+        return Vec::new();
+    }
+    let audit = config.audit.clone();
+    // A file system that hangs is found by the writer of the log.
+    reader.run(move || find_audit_faults(&audit)).await.unwrap_or_default()
+}
+
+/// Records a reload.
+pub(super) fn record_reload(
+    trail: &AuditTrail,
+    reload: AuditOperation<'_>,
+    actor: OperationActor<'_>,
+    outcome: ReloadOutcome,
+) {
+    let (outcome, reason) = match outcome {
+        ReloadOutcome::Applied => (OperationOutcome::Ok, None),
+        ReloadOutcome::Unchanged => (OperationOutcome::Ok, Some("unchanged")),
+        ReloadOutcome::Rejected => (OperationOutcome::Failed, Some("faults")),
+        ReloadOutcome::Refused => (OperationOutcome::Refused, Some("weakens_protection")),
+    };
+    let record = OperationRecord { operation: reload, actor, address: None, outcome, reason };
+    trail.record_operation(&record);
 }
 
 /// Writes the last records.
@@ -42,6 +89,7 @@ pub(super) fn audit_settings(config: &AuditConfig) -> Option<AuditSettings> {
     Some(AuditSettings {
         sink: sink_settings(config)?,
         queue_size: config.queue_size,
+        required: config.required,
         chain: chain_mode(config),
         digest: match config.arguments_digest {
             DigestChoice::Off => ArgumentsDigest::Off,
@@ -85,5 +133,7 @@ fn argument_recording(config: &AuditConfig) -> Option<ArgumentRecording> {
     Some(ArgumentRecording { size: config.arguments_size, redaction })
 }
 
+/// Time limit for opening the sink of a required log before the gateway starts without it.
+const FIRST_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for writing the last records.
 const LAST_RECORDS_TIMEOUT: Duration = Duration::from_secs(2);

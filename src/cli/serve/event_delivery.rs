@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use crate::call::ServerName;
 use crate::child::{Child, ChildSpec, Guardian};
+use crate::cli::programs::{program_exists, program_folders};
 use crate::config::{Config, EventsConfig};
 use crate::telemetry::events::{
     EventDelivery, EventProgram, EventReceiver, EventSettings, RunningProgram, SigningKey,
@@ -71,6 +72,17 @@ struct StartedReader {
 
 #[async_trait]
 impl EventProgram for ReaderProcess {
+    fn path(&self) -> String {
+        self.spec.program.clone()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if program_exists(&self.spec.program, &program_folders()) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
+    }
+
     async fn start(&self) -> io::Result<Box<dyn RunningProgram>> {
         let (spec, guardian) = (self.spec.clone(), self.guardian.clone());
         let spawned = spawn_blocking(move || {

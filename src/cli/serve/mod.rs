@@ -259,9 +259,11 @@ impl Running {
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
-        let audit = audit_log::start_audit(&config, &metrics).map_err(ServeError::Threads)?;
+        let audit = audit_log::start_audit(&config, &metrics).await;
+        let audit = audit.map_err(ServeError::Threads)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
+        surroundings.grants.set_audit(audit.clone());
         let surroundings = with_store(surroundings, &config, path).await;
         let vault = match vault_keeper::open_vault(&config).await? {
             Some(vault) => {

@@ -22,6 +22,7 @@ use crate::config::{
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::snapshot::{ProtectionLoss, find_losses};
+use crate::telemetry::audit::{AuditOperation, OperationActor};
 use crate::telemetry::events::{EventDelivery, LifecycleEvent};
 use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
@@ -49,6 +50,8 @@ pub struct Reloader {
     refused: parking_lot::Mutex<Vec<PathBuf>>,
     /// Time at which refused certificates are valid.
     valid_from: watch::Sender<Option<Timestamp>>,
+    /// Digest of the file that was read last; `None` if it could not be read.
+    read: parking_lot::Mutex<Option<String>>,
 }
 
 impl Running {
@@ -69,6 +72,7 @@ impl Running {
             one_at_a_time: Mutex::new(()),
             refused: parking_lot::Mutex::default(),
             valid_from: watch::Sender::new(None),
+            read: parking_lot::Mutex::default(),
         }
     }
 }
@@ -84,6 +88,8 @@ struct LoadedFiles {
 struct RejectedFiles {
     faults: Vec<String>,
     files: Vec<PathBuf>,
+    /// Digest of the file, if it could be read.
+    digest: Option<String>,
 }
 
 /// Cause of a reload.
@@ -92,6 +98,15 @@ enum ReloadCause {
     Operator,
     /// The watcher, for files that had these stamps.
     Watch(FileStamps),
+}
+
+impl ReloadCause {
+    fn actor(&self) -> OperationActor<'static> {
+        match self {
+            Self::Operator => OperationActor::Operator(None),
+            Self::Watch(_) => OperationActor::Gateway,
+        }
+    }
 }
 
 /// Reason that a configuration does not take effect.
@@ -153,6 +168,7 @@ impl Reloader {
 
     async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadOutcome> {
         let _turn = self.one_at_a_time.lock().await;
+        let before = self.report.loaded_digest();
         let applied = match self.load_files(&cause).await {
             Ok(loaded) => self.apply(loaded, &cause).await,
             Err(refusal) => Err(refusal),
@@ -166,6 +182,7 @@ impl Reloader {
             }
         };
         self.publish_report(&report);
+        self.audit_reload(&report, &before, cause.actor());
         Some(report.outcome)
     }
 
@@ -179,7 +196,18 @@ impl Reloader {
                 path.display()
             )
         };
-        self.publish_report(&ReloadReport::rejected(paths.iter().map(fault).collect()));
+        let report = ReloadReport::rejected(paths.iter().map(fault).collect());
+        self.publish_report(&report);
+        self.read.lock().take();
+        self.audit_reload(&report, &self.report.loaded_digest(), OperationActor::Gateway);
+    }
+
+    /// Records a reload in the audit log in force.
+    fn audit_reload(&self, report: &ReloadReport, before: &str, actor: OperationActor<'_>) {
+        let after = self.read.lock().clone();
+        let (after, losses) = (after.as_deref(), report.losses.len());
+        let reload = AuditOperation::Reload { before, after, losses };
+        audit_log::record_reload(&self.gateway.audit, reload, actor, report.outcome);
     }
 
     fn publish_report(&self, report: &ReloadReport) {
@@ -282,6 +310,7 @@ impl Reloader {
 
     /// Reads all files on a blocking thread: one that hangs is a fault of the configuration.
     async fn load_files(&self, cause: &ReloadCause) -> Result<LoadedFiles, ReloadRefusal> {
+        *self.read.lock() = None;
         let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
         let stamps = match cause {
             ReloadCause::Operator => FileStamps::new(),
@@ -296,11 +325,12 @@ impl Reloader {
             Ok(loaded) => loaded.ok_or(ReloadRefusal::Unsettled)?,
             Err(error) => return Err(ReloadRefusal::Faults(vec![error_chain(&error)])),
         };
-        let refused_files = match &loaded {
-            Ok(_) => Vec::new(),
-            Err(rejected) => rejected.files.clone(),
+        let (refused_files, digest) = match &loaded {
+            Ok(loaded) => (Vec::new(), Some(loaded.source.digest())),
+            Err(rejected) => (rejected.files.clone(), rejected.digest.clone()),
         };
         *self.refused.lock() = refused_files;
+        *self.read.lock() = digest;
         loaded.map_err(|rejected| ReloadRefusal::Faults(rejected.faults))
     }
 
@@ -334,6 +364,10 @@ impl Reloader {
             *self.refused.lock() = config.files;
             return Err(ReloadRefusal::Weakens(losses));
         }
+        let faults = audit_log::find_required_faults(&self.reader, &config, &running).await;
+        if !faults.is_empty() {
+            return Err(located_lines(&source, faults).into());
+        }
         warn_of_what_needs_a_restart(&running, &config);
         if let Some(log) = &self.log
             && let Err(error) = log.set_levels(levels(&config))
@@ -341,8 +375,13 @@ impl Reloader {
             return Err(vec![error.to_string()].into());
         }
         if config.audit != running.audit {
-            let settings = audit_log::audit_settings(&config.audit);
-            self.gateway.audit.apply(settings).map_err(|error| vec![error_chain(&error)])?;
+            if !config.audit.is_on() {
+                // The last record of the log tells why it ends.
+                let last = ReloadReport::accepted(ReloadOutcome::Applied, losses.clone());
+                self.audit_reload(&last, &self.report.loaded_digest(), cause.actor());
+            }
+            let applied = audit_log::apply_audit(&self.gateway.audit, &config.audit).await;
+            applied.map_err(|error| vec![error_chain(&error)])?;
         }
         if config.events != running.events {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
@@ -408,10 +447,13 @@ fn load_files(
     common: &CommonArgs,
     environment: &dyn Environment,
 ) -> Result<LoadedFiles, RejectedFiles> {
-    let rejected = |faults| RejectedFiles { faults, files: Vec::new() };
-    let source = ConfigSource::open(&common.config.path).map_err(|error| {
-        rejected(vec![format!("cannot read {}: {error}", common.config.path.display())])
+    let source = ConfigSource::open(&common.config.path).map_err(|error| RejectedFiles {
+        faults: vec![format!("cannot read {}: {error}", common.config.path.display())],
+        files: Vec::new(),
+        digest: None,
     })?;
+    let digest = Some(source.digest());
+    let rejected = |faults| RejectedFiles { faults, files: Vec::new(), digest: digest.clone() };
     // A configuration without a setting is valid, but an empty file is usually one in the middle of
     // a write.
     if source.bytes.trim_ascii().is_empty() {
@@ -421,6 +463,7 @@ fn load_files(
     let mut config = Config::read(&source, environment).map_err(|faults| RejectedFiles {
         faults: faults.to_string().lines().map(str::to_owned).collect(),
         files: faults.files().to_vec(),
+        digest: digest.clone(),
     })?;
     common.apply_overrides(&mut config).map_err(|problem| rejected(vec![problem]))?;
     memory::fit_control_group(&mut config);

@@ -30,12 +30,11 @@ use super::responses::response;
 use super::{Authenticated, Body, McpService, Unauthenticated, refusal};
 
 use form::{FORM_TIME, MAX_FORM_BYTES, PageForm};
-use pages::find_parameter;
 use visitor::Visitor;
 
 pub(super) use cookie::{PageCookie, PageScheme, is_same_site};
 pub(super) use html::{Page, escape_html, lead_to};
-pub(super) use pages::{bold, foreign_form, name_place};
+pub(super) use pages::{bold, find_parameter, foreign_form, name_place};
 
 /// A parsed request of a browser.
 struct PageRequest {
@@ -65,6 +64,12 @@ impl McpService {
         // Limited like other requests without credentials: each may cause requests to other hosts.
         let snapshot = self.gateway.snapshots.load_full();
         if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
+            return refusal(&failure);
+        }
+        // Access ends in any case.
+        if !pages::ends_access(own.as_deref())
+            && let Err(failure) = self.gateway.reserve_record()
+        {
             return refusal(&failure);
         }
         if is_post

@@ -149,10 +149,10 @@ impl Visitor<'_> {
     ) -> Result<Response<Body>, LoginFault> {
         let browser = self.browser.as_ref().map(|browser| browser.id);
         let (grants, query) = (Arc::clone(self.grants), request.query.clone());
-        let path = own.to_owned();
+        let (path, address) = (own.to_owned(), Some(self.address));
         // A task of its own: the code is valid for one exchange, even if the browser disconnects.
         let finishing = tokio::spawn(async move {
-            let answer = BrowserAnswer { path: &path, query: &query, browser };
+            let answer = BrowserAnswer { path: &path, query: &query, browser, address };
             grants.finish_login(answer).await
         });
         let server = finishing.await.unwrap_or(Err(LoginFault::Interrupted))?;
@@ -262,8 +262,9 @@ impl Visitor<'_> {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
         let (server, name) = (Arc::clone(&member.server), request.form.server.clone());
+        let address = self.address;
         // A task of its own: a revocation is finished even if the browser disconnects.
-        let revoking = tokio::spawn(async move { server.revoke_grant(&owner).await });
+        let revoking = tokio::spawn(async move { server.revoke_grant(&owner, address).await });
         let outcome = revoking.await.unwrap_or(Err(LoginFault::Interrupted));
         let notice = match outcome {
             Ok(RevocationOutcome::Revoked | RevocationOutcome::Missing) => {
@@ -338,6 +339,11 @@ impl Visitor<'_> {
     }
 }
 
+/// Returns true for the pages that revoke a login, or sign out.
+pub(super) fn ends_access(own: Option<&str>) -> bool {
+    matches!(own, Some(REVOKE_PATH | LEAVE_PATH))
+}
+
 /// Builds the page for a browser without an owner.
 fn unknown_visitor() -> Response<Body> {
     let content = "<p>The gateway cannot identify you. Open a link that it has given to you: the \
@@ -381,7 +387,7 @@ fn scheme_of(login: &OfferedLogin) -> &'static str {
     if login.endpoint.scheme() == "https" { " https:" } else { " https: http:" }
 }
 
-pub(super) fn find_parameter(query: &str, name: &str) -> String {
+pub(crate) fn find_parameter(query: &str, name: &str) -> String {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
 }

@@ -23,10 +23,11 @@ use crate::mcp::{MediaType, media_type_essence};
 use crate::oauth::{FormSender, LoginRelay, LoginRelayFault};
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
+use crate::telemetry::audit::{AuditOperation, OperationActor, OperationOutcome, OperationRecord};
 use crate::text::error_chain;
 
 use super::access::caller::own_url;
-use super::connect::foreign_form;
+use super::connect::{find_parameter, foreign_form};
 use super::responses::response;
 use super::{Body, McpService, refusal};
 
@@ -77,22 +78,16 @@ impl McpService {
         let host = || own_url(request.uri(), request.headers(), peer);
         let own = snapshot.identity.login_url(relay.issuer(), host);
         let Some(own) = own else { return refusal(&Failure::UnknownEndpoint) };
-        let visit = LoginVisit { gateway: &self.gateway, relay, own: &own };
-        let answered = match endpoint {
-            LoginEndpoint::Metadata => {
-                relay.metadata(&own).await.map(|document| metadata_response(&document))
-            }
-            LoginEndpoint::Authorization => visit.redirect(request).await,
-            LoginEndpoint::Consent => visit.judge_consent(request).await,
-            LoginEndpoint::Token => {
-                let answered = exchange(relay, request, ip).await;
-                if answered.as_ref().map_or_else(LoginRelayFault::is_guess, |(_, guess)| *guess) {
-                    snapshot.policy.record_failed_attempt(ip);
-                }
-                answered.map(|(response, _)| response)
-            }
-            LoginEndpoint::Registration => register(relay, request).await,
-        };
+        if endpoint != LoginEndpoint::Metadata
+            && let Err(failure) = self.gateway.reserve_record()
+        {
+            return refusal(&failure);
+        }
+        let gateway = &self.gateway;
+        let (snapshot, own) = (&snapshot, &own);
+        let mut visit = LoginVisit { gateway, snapshot, relay, own, address: ip, client_id: None };
+        let answered = visit.answer(endpoint, request).await;
+        visit.audit(endpoint, answered.as_ref());
         answered.unwrap_or_else(|fault| {
             let (issuer, reason) = (relay.issuer(), error_chain(&fault));
             tracing::debug!(%issuer, client = %peer.addr, reason, "login not relayed");
@@ -104,12 +99,67 @@ impl McpService {
 /// A request of a login, with its relay.
 struct LoginVisit<'a> {
     gateway: &'a Gateway,
+    snapshot: &'a Snapshot,
     relay: &'a LoginRelay,
     /// The base URL for passed-on logins of the issuer.
     own: &'a str,
+    address: IpAddr,
+    /// The client that the request names.
+    client_id: Option<String>,
 }
 
 impl LoginVisit<'_> {
+    async fn answer<B>(
+        &mut self,
+        endpoint: LoginEndpoint,
+        request: Request<B>,
+    ) -> Result<Response<Body>, LoginRelayFault>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    {
+        match endpoint {
+            LoginEndpoint::Metadata => {
+                self.relay.metadata(self.own).await.map(|document| metadata_response(&document))
+            }
+            LoginEndpoint::Authorization => self.redirect(request).await,
+            LoginEndpoint::Consent => self.judge_consent(request).await,
+            LoginEndpoint::Token => {
+                let answered = self.exchange(request).await;
+                if answered.as_ref().map_or_else(LoginRelayFault::is_guess, |(_, guess)| *guess) {
+                    self.snapshot.policy.record_failed_attempt(self.address);
+                }
+                answered.map(|(response, _)| response)
+            }
+            LoginEndpoint::Registration => register(self.relay, request).await,
+        }
+    }
+
+    /// Records the request and its outcome in the audit log. Codes, tokens and secrets are no part
+    /// of it.
+    fn audit(&self, endpoint: LoginEndpoint, answered: Result<&Response<Body>, &LoginRelayFault>) {
+        let Some(endpoint) = endpoint.label() else { return };
+        let (outcome, reason) = match answered {
+            Ok(response) if response.status().as_u16() < 400 => (OperationOutcome::Ok, None),
+            Ok(_) => (OperationOutcome::Refused, Some("refused")),
+            Err(fault) => match code_of(fault) {
+                (StatusCode::SERVICE_UNAVAILABLE, code) => (OperationOutcome::Failed, Some(code)),
+                (_, code) => (OperationOutcome::Refused, Some(code)),
+            },
+        };
+        let (issuer, client_id) = (self.relay.issuer().as_str(), self.client_id.as_deref());
+        self.gateway.audit.record_operation(&OperationRecord {
+            operation: AuditOperation::Relay { issuer, endpoint, client_id },
+            actor: OperationActor::Visitor,
+            address: Some(self.address),
+            outcome,
+            reason,
+        });
+    }
+
+    fn note_client(&mut self, form: &str) {
+        self.client_id = Some(find_parameter(form, "client_id")).filter(|id| !id.is_empty());
+    }
+
     fn ask_consent<'a>(&'a self, headers: &'a HeaderMap) -> ConsentVisit<'a> {
         ConsentVisit { gateway: self.gateway, relay: self.relay, headers, own: self.own }
     }
@@ -117,11 +167,12 @@ impl LoginVisit<'_> {
     /// Redirects a browser to the authorization server, or shows it the question of the gateway
     /// first.
     async fn redirect<B: Send>(
-        &self,
+        &mut self,
         request: Request<B>,
     ) -> Result<Response<Body>, LoginRelayFault> {
         let head = request.map(drop).into_parts().0;
         let query = head.uri.query().unwrap_or_default();
+        self.note_client(query);
         let passed = self.relay.pass_authorization(query).await?;
         let visit = self.ask_consent(&head.headers);
         if let Some(consent) = passed.consent.as_ref().filter(|it| !visit.has_agreed(it)) {
@@ -138,13 +189,17 @@ impl LoginVisit<'_> {
     }
 
     /// Handles the user's answer to the question of the gateway.
-    async fn judge_consent<B>(&self, request: Request<B>) -> Result<Response<Body>, LoginRelayFault>
+    async fn judge_consent<B>(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<Response<Body>, LoginRelayFault>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
         let (head, body) = request.into_parts();
         let body = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
         let form = ConsentForm::parse(&body.unwrap_or_default());
+        self.note_client(&form.request);
         let visit = self.ask_consent(&head.headers);
         if !visit.has_sent(&form) {
             return Ok(foreign_form());
@@ -152,9 +207,49 @@ impl LoginVisit<'_> {
         let passed = self.relay.pass_authorization(&form.request).await?;
         Ok(visit.judge(&form, &passed).unwrap_or_else(|failure| refusal(&failure)))
     }
+
+    /// Forwards a token request and its answer. The flag is true if the authorization server has
+    /// refused credentials that may be guesses.
+    async fn exchange<B>(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<(Response<Body>, bool), LoginRelayFault>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    {
+        let (head, body) = request.into_parts();
+        let form = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
+        let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM_MEDIA_TYPE);
+        let Some(form) = form.filter(|_| is_form) else {
+            let refused = oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED);
+            return Ok((refused, false));
+        };
+        self.note_client(&form);
+        let sender = FormSender { headers: &head.headers, address: self.address };
+        let answer = self.relay.send_form(&form, sender).await?;
+        let is_guess = answer.is_refusal_of_guess();
+        let mut response = Response::new(Body::Whole(answer.body));
+        *response.status_mut() = answer.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, answer.content_type.unwrap_or(MediaType::JSON));
+        headers.insert(CACHE_CONTROL, NO_STORE);
+        Ok((response, is_guess))
+    }
 }
 
 impl LoginEndpoint {
+    /// Returns the name in the audit log; `None` for requests without a record.
+    fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Metadata => None,
+            Self::Authorization => Some("authorize"),
+            Self::Consent => Some("consent"),
+            Self::Token => Some("token"),
+            Self::Registration => Some("register"),
+        }
+    }
+
     fn method(self) -> &'static str {
         match self {
             Self::Metadata | Self::Authorization => "GET",
@@ -192,35 +287,6 @@ fn metadata_response(document: &Value) -> Response<Body> {
     response
 }
 
-/// Forwards a token request and its answer. The flag is true if the authorization server has
-/// refused credentials that may be guesses.
-async fn exchange<B>(
-    relay: &LoginRelay,
-    request: Request<B>,
-    address: IpAddr,
-) -> Result<(Response<Body>, bool), LoginRelayFault>
-where
-    B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
-{
-    let (head, body) = request.into_parts();
-    let form = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
-    let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM_MEDIA_TYPE);
-    let Some(form) = form.filter(|_| is_form) else {
-        let refused = oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED);
-        return Ok((refused, false));
-    };
-    let sender = FormSender { headers: &head.headers, address };
-    let answer = relay.send_form(&form, sender).await?;
-    let is_guess = answer.is_refusal_of_guess();
-    let mut response = Response::new(Body::Whole(answer.body));
-    *response.status_mut() = answer.status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, answer.content_type.unwrap_or(MediaType::JSON));
-    headers.insert(CACHE_CONTROL, NO_STORE);
-    Ok((response, is_guess))
-}
-
 /// Registers a client.
 async fn register<B>(
     relay: &LoginRelay,
@@ -249,7 +315,12 @@ where
 /// Builds the answer to a request that is not forwarded. Faults of the authorization server are
 /// logged, not sent: they may name hosts that strangers should not learn.
 fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
-    let (status, code) = match fault {
+    let (status, code) = code_of(fault);
+    oauth_error(status, code, &fault.to_string())
+}
+
+fn code_of(fault: &LoginRelayFault) -> (StatusCode, &'static str) {
+    match fault {
         LoginRelayFault::Metadata(_)
         | LoginRelayFault::Outbound(_)
         | LoginRelayFault::Busy { .. } => {
@@ -269,8 +340,7 @@ fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
             (StatusCode::BAD_REQUEST, "invalid_request")
         }
         LoginRelayFault::RedirectUris => (StatusCode::BAD_REQUEST, "invalid_redirect_uri"),
-    };
-    oauth_error(status, code, &fault.to_string())
+    }
 }
 
 /// Builds an OAuth error (RFC 6749, 5.2; RFC 7591, 3.2.2).

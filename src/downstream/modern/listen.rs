@@ -70,6 +70,11 @@ impl SubscriptionFilter {
         }
         Ok(filter)
     }
+
+    /// Returns true if it subscribes to more than changes of lists.
+    fn has_subjects(&self) -> bool {
+        !self.uris.is_empty() || !self.tasks.is_empty() || self.unknown.is_some()
+    }
 }
 
 fn flag(member: &'static str, value: &RawValue) -> Result<bool, ParamsFault> {
@@ -220,6 +225,10 @@ impl McpService {
         if !filter.tasks.is_empty() && !context.client.abilities().tasks {
             // SEP-2663, "Task Status Notifications".
             return Err(Failure::tasks_needed());
+        }
+        if filter.has_subjects() {
+            // Each subject has a record of its own; the client learns of the missing log here.
+            self.gateway.reserve_record()?;
         }
         let [tools, prompts, resources] = self.gateway.tells(&context);
         filter.lists.tools &= tools;

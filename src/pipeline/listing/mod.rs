@@ -42,7 +42,8 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway, or belongs to a
-    /// list that has changed and is no longer kept.
+    /// list that has changed and is no longer kept; [`Failure::AuditUnavailable`] if the list cannot
+    /// be recorded.
     pub async fn list(
         &self,
         kind: Kind,
@@ -63,6 +64,7 @@ impl Gateway {
         cursor: Option<&str>,
         patience: Option<&ListPatience>,
     ) -> Result<Listed, Failure> {
+        let room = self.reserve_record()?;
         let until = clock::now() + LIST_REFRESH_TIMEOUT;
         if cursor.is_none() {
             self.await_first_lists(kind, context, patience).await;
@@ -87,7 +89,7 @@ impl Gateway {
         if let Some(authorization) = snapshot.policy.authorization() {
             authorization.note_list(context);
         }
-        self.audit_list(kind, context, (list.len(), digest));
+        self.audit_list(kind, context, (list.len(), digest), room);
         let items = list.len() as u64;
         let Some(size) = snapshot.config.gateway.page_size else {
             return Ok(Listed { result: listing.whole(era).clone(), shown, items });

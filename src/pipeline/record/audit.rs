@@ -1,4 +1,5 @@
-//! Audit records of calls, lists and refused requests.
+//! Audit records of calls, lists and refused requests, and the refusal of requests that a required
+//! audit log cannot record.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::identity::Credential;
 use crate::mcp::Method;
 use crate::pipeline::Gateway;
 use crate::telemetry::audit::{
-    AuditDecision, AuditKind, AuditRecord, AuditTrail, check_of_failure, session_digest,
+    AuditDecision, AuditKind, AuditRecord, AuditTrail, RecordRoom, check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 
@@ -23,6 +24,8 @@ pub(crate) struct CallAudit {
     response_bytes: Option<u64>,
     /// The limit that the call exceeded.
     limit: Option<String>,
+    /// Room for the record, if the audit log is required.
+    room: Option<RecordRoom>,
 }
 
 /// Facts of a call's end that the access log does not have.
@@ -35,7 +38,11 @@ pub(crate) struct CallEnd<'a> {
 
 impl CallAudit {
     /// Begins the audit record of a call; `None` if there is no audit log.
-    pub(crate) fn begin(trail: &AuditTrail, context: &Context) -> Option<Box<Self>> {
+    pub(crate) fn begin(
+        trail: &AuditTrail,
+        context: &Context,
+        room: Option<RecordRoom>,
+    ) -> Option<Box<Self>> {
         let notes = context.audit.as_ref()?;
         Some(Box::new(Self {
             trail: trail.clone(),
@@ -43,6 +50,7 @@ impl CallAudit {
             session: context.session.clone(),
             response_bytes: None,
             limit: None,
+            room,
         }))
     }
 
@@ -61,7 +69,7 @@ impl CallAudit {
     }
 
     /// Writes the record of a call that has ended.
-    pub(super) fn write_record(&self, call: &CallRecord<'_>, end: CallEnd<'_>) {
+    pub(super) fn write_record(&mut self, call: &CallRecord<'_>, end: CallEnd<'_>) {
         let decision = decision_about(&call.outcome, end.was_sent);
         let reason = call.outcome.failure_reason();
         let by_default = match decision {
@@ -74,36 +82,40 @@ impl CallAudit {
         };
         let named = rule.and_then(|rule| rule.rule.as_deref());
         let session = self.session.as_deref().map(session_digest);
-        self.trail.record(&AuditRecord {
-            kind: AuditKind::Call,
-            id: self.notes.id(),
-            parent: self.notes.parent(),
-            principal: call.principal,
-            credential: self.notes.credential(),
-            actors: self.notes.actors(),
-            address: call.address,
-            profile: call.profile,
-            method: call.method,
-            public: call.public,
-            native: call.native,
-            server: call.server,
-            decision,
-            check: rule.map_or(by_default, |rule| rule.check),
-            rule: named.or(self.limit.as_deref()),
-            condition_fault: self.notes.condition_fault(),
-            confirmation: self.notes.confirmation(),
-            outcome: call.outcome.label(),
-            reason,
-            code: call.outcome.code(),
-            duration: Some(call.duration),
-            upstream: call.upstream,
-            request_bytes: Some(end.request_bytes),
-            response_bytes: self.response_bytes,
-            session: session.as_deref(),
-            trace_id: call.trace_id,
-            arguments: end.arguments,
-            shown: None,
-        });
+        let room = self.room.take();
+        self.trail.record_in(
+            room,
+            &AuditRecord {
+                kind: AuditKind::Call,
+                id: self.notes.id(),
+                parent: self.notes.parent(),
+                principal: call.principal,
+                credential: self.notes.credential(),
+                actors: self.notes.actors(),
+                address: call.address,
+                profile: call.profile,
+                method: call.method,
+                public: call.public,
+                native: call.native,
+                server: call.server,
+                decision,
+                check: rule.map_or(by_default, |rule| rule.check),
+                rule: named.or(self.limit.as_deref()),
+                condition_fault: self.notes.condition_fault(),
+                confirmation: self.notes.confirmation(),
+                outcome: call.outcome.label(),
+                reason,
+                code: call.outcome.code(),
+                duration: Some(call.duration),
+                upstream: call.upstream,
+                request_bytes: Some(end.request_bytes),
+                response_bytes: self.response_bytes,
+                session: session.as_deref(),
+                trace_id: call.trace_id,
+                arguments: end.arguments,
+                shown: None,
+            },
+        );
     }
 }
 
@@ -138,9 +150,20 @@ pub struct RefusedRequest<'a> {
 }
 
 impl Gateway {
-    /// Records that a request was refused before it became a call.
+    /// Reserves room for the record of a request, before anything is done for it. Returns `None` if
+    /// the audit log is off or not required.
+    ///
+    /// # Errors
+    /// [`Failure::AuditUnavailable`] if the audit log is required and cannot record the request.
+    #[inline]
+    pub fn reserve_record(&self) -> Result<Option<RecordRoom>, Failure> {
+        self.audit.reserve_room().map_err(|_| Failure::AuditUnavailable)
+    }
+
+    /// Records that a request was refused before it became a call. A request that cannot be
+    /// recorded is counted by the metrics alone.
     pub fn audit_refusal(&self, request: &RefusedRequest<'_>, failure: &Failure) {
-        if !self.audit.is_on() {
+        if !self.audit.is_on() || *failure == Failure::AuditUnavailable {
             return;
         }
         let wire = failure.wire();
@@ -182,19 +205,28 @@ impl Gateway {
         });
     }
 
-    /// Records the list that a client received.
-    pub(crate) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
+    /// Records the list that a client received, into the room that was reserved for the record.
+    pub(crate) fn audit_list(
+        &self,
+        kind: Kind,
+        context: &Context,
+        shown: (usize, &[u8]),
+        room: Option<RecordRoom>,
+    ) {
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else { return };
         let session = context.session.as_deref().map(session_digest);
         let decided = notes.rule().or(notes.permission());
-        self.audit.record(&AuditRecord {
-            method: kind.method().as_str(),
-            check: decided.map_or("profile", |rule| rule.check),
-            rule: decided.and_then(|rule| rule.rule.as_deref()),
-            session: session.as_deref(),
-            shown: Some(shown),
-            ..allowed_request(AuditKind::List, context, notes)
-        });
+        self.audit.record_in(
+            room,
+            &AuditRecord {
+                method: kind.method().as_str(),
+                check: decided.map_or("profile", |rule| rule.check),
+                rule: decided.and_then(|rule| rule.rule.as_deref()),
+                session: session.as_deref(),
+                shown: Some(shown),
+                ..allowed_request(AuditKind::List, context, notes)
+            },
+        );
     }
 }
 

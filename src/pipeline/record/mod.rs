@@ -15,6 +15,7 @@ use crate::mcp::{Method, ProtocolVersion};
 use crate::pipeline::Gateway;
 use crate::pipeline::route::Route;
 use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::telemetry::audit::RecordRoom;
 use crate::telemetry::events::{CallFacts, CallTag, EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{
     CallMetrics, Entered, Metrics, Operation, ServerMetric, ToolMetrics,
@@ -54,6 +55,23 @@ pub(crate) struct Record {
     client_trace: Option<ClientTrace>,
 }
 
+/// The record of a call: that of its first attempt, or a new one.
+pub(super) enum RecordOrigin {
+    Earlier(Box<Record>),
+    /// With the room that is reserved for it in the audit log.
+    New(Option<RecordRoom>),
+}
+
+impl RecordOrigin {
+    /// Returns the record. A new one is that of this call.
+    pub(super) fn begin(self, gateway: &Gateway, snapshot: &Snapshot, call: &Call) -> Record {
+        match self {
+            Self::Earlier(record) => *record,
+            Self::New(room) => Record::begin(gateway, snapshot, call, room),
+        }
+    }
+}
+
 /// Sender and tag for the events of a call.
 struct CallEvents {
     sender: EventSender,
@@ -70,7 +88,13 @@ struct Routed {
 }
 
 impl Record {
-    pub(super) fn begin(gateway: &Gateway, snapshot: &Snapshot, call: &Call) -> Self {
+    /// Begins the record of a call, with the room that is reserved for it in the audit log.
+    pub(super) fn begin(
+        gateway: &Gateway,
+        snapshot: &Snapshot,
+        call: &Call,
+        room: Option<RecordRoom>,
+    ) -> Self {
         let context = &call.context;
         let parse =
             |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
@@ -104,7 +128,7 @@ impl Record {
             transport: context.transport,
             routed: None,
             events: call_events(gateway.snapshots.events()),
-            audit: CallAudit::begin(&gateway.audit, context),
+            audit: CallAudit::begin(&gateway.audit, context, room),
             trace: Some(trace),
             client_trace: None,
         };
@@ -233,7 +257,7 @@ impl Record {
             transport: self.transport,
         };
         call.write_to_log();
-        if let Some(audit) = &self.audit {
+        if let Some(audit) = &mut self.audit {
             let end = CallEnd {
                 arguments: self.params.arguments(),
                 request_bytes: self.params.raw().len(),
@@ -299,7 +323,8 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::CallDenied
         | Failure::NotConfirmed(_)
         | Failure::InvalidArguments(_)
-        | Failure::HeaderMismatch(_) => CallOutcome::Refused { reason: wire.label },
+        | Failure::HeaderMismatch(_)
+        | Failure::AuditUnavailable => CallOutcome::Refused { reason: wire.label },
         _ => CallOutcome::Failed { code: wire.code, label: wire.label },
     }
 }

@@ -33,7 +33,7 @@ use crate::upstream::{
 };
 
 use client_notices::{PendingNotice, intercept_filter, intercept_refusal};
-use subscription_audit::{SubscriptionOutcome, SubscriptionVerdict};
+use subscription_audit::{AuditedSubscription, SubscriptionOutcome, SubscriptionVerdict};
 
 /// One client with subscriptions: a Legacy session, or one
 /// `subscriptions/listen`. Dropping it ends them.
@@ -248,6 +248,7 @@ impl Gateway {
         asked: AskedTopic,
         find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
     ) -> SubscriptionOutcome {
+        let room = self.reserve_record()?;
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else {
             return self.ask_server(subscriber, context, &asked, find).await;
         };
@@ -258,7 +259,7 @@ impl Gateway {
             AskedTopic::Resource(uri) => Some(uri.as_str()),
             AskedTopic::Task(_) | AskedTopic::Unknown(_) => None,
         };
-        self.audit_subscription(&context, &notes, uri, &outcome);
+        self.audit_subscription(&context, &notes, AuditedSubscription { uri, room }, &outcome);
         outcome
     }
 

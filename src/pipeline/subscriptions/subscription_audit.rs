@@ -11,7 +11,7 @@ use crate::mcp::{Era, Method};
 use crate::pipeline::record::audit::{DEFAULT_CHECK, allowed_request, limit_of};
 use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
-    AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest,
+    AuditDecision, AuditKind, AuditRecord, RecordRoom, check_of_failure, session_digest,
 };
 use crate::telemetry::{CallOutcome, CallSubject};
 use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};
@@ -32,6 +32,14 @@ impl SubscriptionVerdict {
     }
 }
 
+/// Subject of a subscription's record.
+pub(super) struct AuditedSubscription<'a> {
+    /// Public URI of the resource; `None` for a subject without one.
+    pub(super) uri: Option<&'a str>,
+    /// Room for the record, if the audit log is required.
+    pub(super) room: Option<RecordRoom>,
+}
+
 /// Outcome of a subscription.
 pub(crate) type SubscriptionOutcome = Result<SubscriptionVerdict, Failure>;
 
@@ -39,16 +47,16 @@ pub(crate) type SubscriptionOutcome = Result<SubscriptionVerdict, Failure>;
 type RecordedOutcome = (AuditDecision, &'static str, Option<&'static str>);
 
 impl Gateway {
-    /// Records the outcome of a subscription to a resource by its public URI, or to a subject
-    /// without one. `notes` belong to this subscription alone: the others of the request are
-    /// decided separately.
+    /// Records the outcome of a subscription. `notes` belong to this subscription alone: the others
+    /// of the request are decided separately.
     pub(super) fn audit_subscription(
         &self,
         context: &Context,
         notes: &AuditNotes,
-        uri: Option<&str>,
+        subject: AuditedSubscription<'_>,
         outcome: &SubscriptionOutcome,
     ) {
+        let AuditedSubscription { uri, room } = subject;
         let is_legacy = context.client.version.era() == Era::Legacy;
         let Some((decision, ended, reason)) = verdict_on(outcome, is_legacy) else { return };
         if let (AuditDecision::Deny, Some(uri)) = (decision, uri) {
@@ -71,19 +79,22 @@ impl Gateway {
         };
         let method = if is_legacy { Method::ResourcesSubscribe } else { Method::Listen };
         let session = context.session.as_deref().map(session_digest);
-        self.audit.record(&AuditRecord {
-            method: method.as_str(),
-            public: uri.map_or(CallSubject::Nothing, CallSubject::Resource),
-            native,
-            server: held.map(|held| held.server().as_str()),
-            decision,
-            check: rule.map_or(by_default, |rule| rule.check),
-            rule: rule.and_then(|rule| rule.rule.as_deref()).or(limit),
-            outcome: ended,
-            reason,
-            session: session.as_deref(),
-            ..allowed_request(AuditKind::Subscribe, context, notes)
-        });
+        self.audit.record_in(
+            room,
+            &AuditRecord {
+                method: method.as_str(),
+                public: uri.map_or(CallSubject::Nothing, CallSubject::Resource),
+                native,
+                server: held.map(|held| held.server().as_str()),
+                decision,
+                check: rule.map_or(by_default, |rule| rule.check),
+                rule: rule.and_then(|rule| rule.rule.as_deref()).or(limit),
+                outcome: ended,
+                reason,
+                session: session.as_deref(),
+                ..allowed_request(AuditKind::Subscribe, context, notes)
+            },
+        );
     }
 }
 

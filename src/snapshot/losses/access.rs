@@ -134,4 +134,7 @@ fn compare_audit(before: &Config, after: &Config, losses: &mut LossList) {
         losses
             .add_if(is_lost.then_some(LossFault::Removed { element: "audit log" }), || key.into());
     }
+    let is_optional = before.required && !after.required;
+    let lowered = LossFault::Lowered { before: "true", after: "false" };
+    losses.add_if(is_optional.then_some(lowered), || "audit.required".into());
 }

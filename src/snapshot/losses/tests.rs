@@ -276,6 +276,12 @@ fn a_gateway_that_checks_less_is_a_loss() {
     ] {
         assert_weaker("[audit]", line, "", &format!("audit.{key}: the audit log is removed"));
     }
+    assert_weaker(
+        "[audit]\nfile = \"/f/audit\"",
+        "required = true",
+        "",
+        "audit.required: `true` is weakened to `false`",
+    );
 }
 
 #[test]

@@ -49,13 +49,18 @@ impl Server {
         authorizer.begin_login(owner).await
     }
 
-    /// Revokes an owner's grant at its authorization server, and deletes it.
+    /// Revokes an owner's grant at its authorization server, and deletes it. The request comes from
+    /// this address.
     ///
     /// # Errors
     /// [`LoginFault`] if the vault still has it.
-    pub async fn revoke_grant(&self, owner: &GrantOwner) -> Result<RevocationOutcome, LoginFault> {
+    pub async fn revoke_grant(
+        &self,
+        owner: &GrantOwner,
+        address: IpAddr,
+    ) -> Result<RevocationOutcome, LoginFault> {
         match self.shared.authorizer() {
-            Some(authorizer) => authorizer.revoke_grant(owner).await,
+            Some(authorizer) => authorizer.revoke_grant(owner, address).await,
             None => Ok(RevocationOutcome::Missing),
         }
     }

@@ -15,6 +15,7 @@ use url::Url;
 use trunkline_config::ClientConfig;
 use trunkline_core::clock;
 use trunkline_protocol::call::{CallerToken, Named, Principal, ServerName};
+use trunkline_telemetry::audit::{AuditTrail, OperationRecord};
 
 use crate::vault::Vault;
 
@@ -53,6 +54,8 @@ pub struct GrantBook {
     pub(crate) vault: OnceLock<Arc<Vault>>,
     /// Grants in the vault for servers that have not been started yet.
     pub(crate) resting: Mutex<HashMap<GrantKey, Vec<u8>>>,
+    /// The audit log; missing in commands.
+    audit: OnceLock<AuditTrail>,
     /// Authorizers, by server, which convert rows of the vault to grants.
     pub(crate) authorizers: Mutex<HashMap<Arc<GrantPlace>, Weak<ServerAuthorizer>>>,
 }
@@ -211,6 +214,18 @@ pub(crate) struct LoginLink {
 }
 
 impl GrantBook {
+    /// Records links, logins and revocations in the audit log from now on.
+    pub fn set_audit(&self, trail: AuditTrail) {
+        // The first one stays: a process has one log.
+        let _ = self.audit.set(trail);
+    }
+
+    pub(crate) fn record_operation(&self, record: &OperationRecord<'_>) {
+        if let Some(trail) = self.audit.get() {
+            trail.record_operation(record);
+        }
+    }
+
     /// Returns true if clients have, or have had, accounts of their own at servers.
     #[inline]
     pub fn has_accounts(&self) -> bool {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use trunkline_core::text::error_chain;
 use trunkline_protocol::call::Principal;
+use trunkline_telemetry::audit::OperationActor;
 
 use crate::vault::{RowName, Vault, VaultError, VaultRow};
 
@@ -92,7 +93,7 @@ impl GrantBook {
             let known = slot.grant.load_full();
             // Read again, because this process may have written it after the rows were read.
             let is_gone = vault.read_row(slot.key.row_name()).await?.is_none();
-            if is_gone && slot.forget_revoked(known.as_ref()) {
+            if is_gone && self.forget_revoked(&slot, known.as_ref()) {
                 self.tickets.end_logins(&slot);
                 slot.end_login();
             }
@@ -218,7 +219,7 @@ impl GrantBook {
         match vault.replace_row(slot.key.row_name(), value).await {
             Ok(true) => {}
             Ok(false) => {
-                slot.forget_revoked(known.as_ref());
+                self.forget_revoked(slot, known.as_ref());
                 if let Err(fault) = grant.revoke_tokens().await {
                     tracing::warn!(
                         target: "trunkline::upstream::credentials::grants::keeping",
@@ -231,6 +232,16 @@ impl GrantBook {
             Err(error) => log_unkept(&error),
         }
         Some(slot.store(grant))
+    }
+
+    /// Drops a grant that another process has revoked, unless it has been replaced.
+    fn forget_revoked(&self, slot: &GrantSlot, known: Option<&Arc<OauthGrant>>) -> bool {
+        let is_forgotten = slot.forget_revoked(known);
+        if is_forgotten {
+            // That process has no audit log.
+            self.audit_revocation(slot, OperationActor::Operator(None), None, None);
+        }
+        is_forgotten
     }
 
     /// Drops a grant, from the vault as well.
@@ -265,7 +276,8 @@ impl GrantBook {
                 }
             }
             Ok(None)
-                if slot.is_kept.load(Ordering::Relaxed) && slot.forget_revoked(known.as_ref()) =>
+                if slot.is_kept.load(Ordering::Relaxed)
+                    && self.forget_revoked(slot, known.as_ref()) =>
             {
                 KeptGrant::Revoked
             }

@@ -1,6 +1,7 @@
 //! A server as one of a user's connections: the state of its grant, and the ways to get and to end
 //! it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +15,7 @@ use trunkline_core::text::error_chain;
 use trunkline_http_client::outbound::OutboundRequest;
 use trunkline_protocol::call::ServerName;
 use trunkline_protocol::mcp::MediaType;
+use trunkline_telemetry::audit::OperationActor;
 
 use crate::fault::LoginFault;
 use crate::grants::authorizer::ServerAuthorizer;
@@ -136,11 +138,16 @@ impl ServerAuthorizer {
         answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
     }
 
-    /// Revokes an owner's grant at its authorization server, and deletes it.
+    /// Revokes an owner's grant at its authorization server, and deletes it. The owner has requested
+    /// it from this address.
     ///
     /// # Errors
     /// [`LoginFault::Vault`] if the vault still has it.
-    pub async fn revoke_grant(&self, owner: &GrantOwner) -> Result<RevocationOutcome, LoginFault> {
+    pub async fn revoke_grant(
+        &self,
+        owner: &GrantOwner,
+        address: IpAddr,
+    ) -> Result<RevocationOutcome, LoginFault> {
         let Some(slot) = self.book.find_slot(&self.key_of(owner)) else {
             return Ok(RevocationOutcome::Missing);
         };
@@ -149,7 +156,10 @@ impl ServerAuthorizer {
         let grant = slot.grant.load_full();
         // First here: the gateway stops using the grant, whatever the authorization server
         // responds.
-        self.book.drop_grant(&slot).await?;
+        let dropped = self.book.drop_grant(&slot).await;
+        let fault = dropped.as_ref().err();
+        self.book.audit_revocation(&slot, OperationActor::Visitor, Some(address), fault);
+        dropped?;
         slot.end_login();
         let Some(grant) = grant else { return Ok(RevocationOutcome::Missing) };
         tracing::info!(

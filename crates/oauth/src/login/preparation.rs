@@ -165,6 +165,8 @@ impl ServerAuthorizer {
         self.book.tickets.add_login(ticket.clone(), Arc::new(login));
         let link = LoginLink { url, ticket, until, challenge: known.challenge.clone() };
         *slot.link.lock() = Some(link.clone());
+        let address = *slot.address.lock();
+        self.book.audit_link(&slot.key.owner, Some(&self.place.server), address);
         tracing::info!(
             target: "trunkline::upstream::credentials::login::preparation",
             server = %self.place.server,

@@ -33,6 +33,8 @@ pub struct BrowserAnswer<'a> {
     pub query: &'a str,
     /// The browser; `None` for a terminal.
     pub browser: Option<BrowserId>,
+    /// Address of the browser, if it is known.
+    pub address: Option<IpAddr>,
 }
 
 /// Purpose of a link.
@@ -68,6 +70,7 @@ impl GrantBook {
         let link = self.link_of(&ticket)?;
         let entry = owner.entry_at(address, OWNER_SHARE);
         let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
+        self.audit_link(new.owner(), None, Some(address));
         self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
         Ok(link)
     }
@@ -155,11 +158,38 @@ impl GrantBook {
     /// [`LoginFault`] if no login of this browser waits for the response, or if there is no token
     /// for it.
     pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
-        let answer = AuthorizationAnswer::parse(brought.query)?;
+        let (answer, login) = match self.take_answered(brought.query) {
+            Ok(answered) => answered,
+            Err(fault) => {
+                let fault = fault.into();
+                self.audit_login(None, brought.address, Some(&fault));
+                return Err(fault);
+            }
+        };
+        let finished = self.exchange_answer(answer, &login, &brought).await;
+        self.audit_login(Some(&login.prepared.slot), brought.address, finished.as_ref().err());
+        finished
+    }
+
+    /// Returns the login that waits for a response. No other response ends it.
+    fn take_answered(
+        &self,
+        query: &str,
+    ) -> Result<(AuthorizationAnswer, OpenLogin), AuthorizationAnswerError> {
+        let answer = AuthorizationAnswer::parse(query)?;
         let state = answer.state.as_deref().unwrap_or_default();
         let login = self.tickets.take_login(state);
         let login = login.filter(|login| login.prepared.until > clock::now());
-        let login = login.ok_or(AuthorizationAnswerError::UnknownState)?;
+        Ok((answer, login.ok_or(AuthorizationAnswerError::UnknownState)?))
+    }
+
+    /// Exchanges the code of a response, and stores the grant.
+    async fn exchange_answer(
+        &self,
+        answer: AuthorizationAnswer,
+        login: &OpenLogin,
+        brought: &BrowserAnswer<'_>,
+    ) -> Result<ServerName, LoginFault> {
         let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
         let exchange = async {
             // The browser must be the one in which the person agreed, not that of a person who

@@ -99,6 +99,21 @@ pub enum AuthorizationAnswerError {
     NoCode,
 }
 
+impl AuthorizationAnswerError {
+    /// Returns the reason for the audit log.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Duplicate => "duplicate_parameter",
+            Self::UnknownState => "unknown_state",
+            Self::OtherIssuer => "other_issuer",
+            Self::IssMissing => "issuer_missing",
+            Self::OtherCallback => "other_callback",
+            Self::Refused { .. } => "refused_by_issuer",
+            Self::NoCode => "no_code",
+        }
+    }
+}
+
 impl AuthorizationAnswer {
     /// Reads the query of the callback.
     pub(crate) fn parse(query: &str) -> Result<Self, AuthorizationAnswerError> {

@@ -209,6 +209,12 @@ pub enum Failure {
         /// The limit's name.
         limit: &'static str,
     },
+    /// The audit log is required, and cannot record the request.
+    #[error(
+        "the request was not served, because the gateway has to record it and cannot write its \
+         audit log: try again later"
+    )]
+    AuditUnavailable,
     /// The gateway is stopping.
     #[error("the gateway is shutting down")]
     Draining,
@@ -375,6 +381,8 @@ impl Failure {
             | Self::TooManyStreams { .. }
             | Self::Draining
             | Self::IssuerUnavailable => Some(Duration::from_secs(1)),
+            // The log is tried again at least every 5 seconds.
+            Self::AuditUnavailable => Some(Duration::from_secs(5)),
             _ => None,
         }
     }

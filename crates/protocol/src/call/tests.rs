@@ -128,7 +128,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             retry_after: Duration::from_millis(1500),
         },
         Failure::OverLimit { .. } => Failure::AnswerDropped { limit: "unread_each" },
-        Failure::AnswerDropped { .. } => Failure::Draining,
+        Failure::AnswerDropped { .. } => Failure::AuditUnavailable,
+        Failure::AuditUnavailable => Failure::Draining,
         Failure::Draining => GatewayFault::Transport(ServerFault::Unreachable).into(),
         Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
         Failure::ServerDown { .. } => Failure::LoginNeeded {

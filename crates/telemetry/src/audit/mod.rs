@@ -6,7 +6,8 @@
 //! thread ([`writer`]) numbers the records, chains them ([`chain`]) and writes them to a file
 //! ([`rotation`]), standard output or syslog ([`syslog`]). A record that cannot be written is
 //! retried until it can. Meanwhile the queue fills, further records are counted as lost, and a
-//! record in the log itself gives their number.
+//! record in the log itself gives their number. If the log is required, a request reserves room
+//! for its record ([`RecordRoom`]) before it is served, and is refused without room.
 //!
 //! Unlike the rest of `telemetry`, the audit log may hold arguments, if the operator asks for them,
 //! redacted ([`redaction`]). Keys, tokens and session ids are never an input, only values that
@@ -14,9 +15,11 @@
 
 mod arguments;
 mod chain;
+mod operation;
 mod queue;
 mod record;
 mod redaction;
+mod room;
 mod rotation;
 mod sink;
 mod syslog;
@@ -26,6 +29,7 @@ mod verify;
 mod writer;
 
 use std::cell::Cell;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -39,13 +43,17 @@ use parking_lot::Mutex;
 use trunkline_core::clock;
 use trunkline_core::crypto::random_bytes;
 
+use super::SinkReport;
+use super::batch_queue::QueueShare;
 use super::json_text::SecondText;
 use super::metrics::{AuditCounts, AuditFate};
 
 pub use arguments::{ArgumentBounds, RenderFault, ShownArguments};
 pub use chain::ChainKey;
+pub use operation::{AuditOperation, OperationActor, OperationOutcome, OperationRecord};
 pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
 pub use redaction::{RedactionError, RedactionRules};
+pub use room::{RecordRoom, UnrecordableError};
 pub use rotation::{FileRotation, numbered as rotated_file};
 pub use syslog::SyslogAddress;
 pub use verify::{ChainFault, ChainReport, LogBeginning, LogVerifier};
@@ -61,6 +69,8 @@ pub struct AuditSettings {
     pub sink: AuditSinkSettings,
     /// Maximum bytes of pending records.
     pub queue_size: usize,
+    /// Requests without room for their record are refused.
+    pub required: bool,
     /// Mode of the chain.
     pub chain: ChainMode,
     /// Digest of arguments in the records.
@@ -91,6 +101,17 @@ pub enum AuditSinkSettings {
     Syslog(SyslogAddress),
 }
 
+/// The path or address, for people.
+impl fmt::Display for AuditSinkSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, _) => write!(f, "{}", path.display()),
+            Self::Stdout => f.write_str("standard output"),
+            Self::Syslog(address) => address.fmt(f),
+        }
+    }
+}
+
 /// Reference of each record to its predecessor.
 #[derive(Debug, Clone)]
 pub enum ChainMode {
@@ -118,6 +139,7 @@ pub struct AuditTrail(Arc<TrailState>);
 #[derive(Debug)]
 struct TrailState {
     on: AtomicBool,
+    is_required: AtomicBool,
     settings: ArcSwapOption<AuditSettings>,
     /// Prefix of all ids of this run.
     run: String,
@@ -130,6 +152,10 @@ struct TrailState {
 /// State of the log, for `/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditOverview {
+    /// Path or address of the sink.
+    pub sink: String,
+    /// True if the log is required and there is no room for a record: requests are refused.
+    pub refuses: bool,
     /// Written records.
     pub written: u64,
     /// Lost records.
@@ -150,6 +176,7 @@ impl AuditTrail {
         let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
         Self(Arc::new(TrailState {
             on: AtomicBool::new(false),
+            is_required: AtomicBool::new(false),
             settings: ArcSwapOption::empty(),
             run: HEXLOWER.encode(&run),
             recorded: AtomicU64::new(0),
@@ -167,12 +194,37 @@ impl AuditTrail {
 
     /// Writes a record. Never waits.
     pub fn record(&self, record: &AuditRecord<'_>) {
+        self.record_in(None, record);
+    }
+
+    /// Writes a record into the room that was reserved for it. Never waits.
+    pub fn record_in(&self, room: Option<RecordRoom>, record: &AuditRecord<'_>) {
+        let share = if record.is_of_stranger() { QueueShare::Half } else { QueueShare::Whole };
+        self.push(record.id, room, share, |id, time, settings, json| {
+            record.write_json(id, time, settings, json);
+        });
+    }
+
+    /// Writes the record of an operation. Never waits.
+    pub fn record_operation(&self, record: &OperationRecord<'_>) {
+        self.push(None, None, record.share(), |id, time, _, json| {
+            record.write_json(id, time, json)
+        });
+    }
+
+    fn push(
+        &self,
+        known: Option<&str>,
+        room: Option<RecordRoom>,
+        share: QueueShare,
+        write: impl FnOnce(RecordId<'_>, RecordTime<'_>, &AuditSettings, &mut Vec<u8>),
+    ) {
         if !self.is_on() {
             return;
         }
         let settings = self.0.settings.load();
         let Some(settings) = settings.as_deref() else { return };
-        let id = match record.id {
+        let id = match known {
             Some(id) => RecordId::Known(id),
             None => RecordId::New(&self.0.run, self.0.recorded.fetch_add(1, Relaxed)),
         };
@@ -180,11 +232,30 @@ impl AuditTrail {
         // A call may end while its thread ends.
         let mut scratch = RECORD_SCRATCH.try_with(Cell::take).unwrap_or_default();
         let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
-        record.write_json(id, time, settings, &mut scratch.json);
-        self.0.queue.push(&scratch.json, record.is_of_stranger());
+        write(id, time, settings, &mut scratch.json);
+        self.0.queue.push(&scratch.json, room.map_or(share, RecordRoom::into_share));
         scratch.json.clear();
         scratch.json.shrink_to(KEPT_SCRATCH);
         let _ = RECORD_SCRATCH.try_with(|kept| kept.set(scratch));
+    }
+
+    /// Reserves room for the record of a request, if the log is required. Returns `None` if it is
+    /// not: the record may be lost.
+    ///
+    /// # Errors
+    /// [`UnrecordableError`] while records cannot be written, or without room for another one.
+    #[inline]
+    pub fn reserve_room(&self) -> Result<Option<RecordRoom>, UnrecordableError> {
+        if self.0.is_required.load(Relaxed) { self.reserve_required() } else { Ok(None) }
+    }
+
+    fn reserve_required(&self) -> Result<Option<RecordRoom>, UnrecordableError> {
+        let settings = self.0.settings.load();
+        let Some(settings) = settings.as_deref() else { return Ok(None) };
+        if !self.0.writer.is_writable() {
+            return Err(UnrecordableError);
+        }
+        RecordRoom::reserve(&self.0.queue, settings).map(Some).ok_or(UnrecordableError)
     }
 
     /// Returns the id of a record that is written later.
@@ -202,8 +273,11 @@ impl AuditTrail {
         let settings = settings.map(Arc::new);
         if let Some(settings) = &settings {
             self.start_writer()?;
+            self.0.writer.expect_attempt();
             self.0.queue.configure(settings);
         }
+        let is_required = settings.as_ref().is_some_and(|settings| settings.required);
+        self.0.is_required.store(is_required, Relaxed);
         self.0.on.store(settings.is_some(), Relaxed);
         self.0.settings.store(settings);
         Ok(())
@@ -221,16 +295,33 @@ impl AuditTrail {
         Ok(())
     }
 
+    /// Waits until the sink of new settings was tried, for this time at most. Blocks.
+    pub fn await_sink(&self, within: Duration) {
+        if self.is_on() {
+            self.0.writer.await_attempt(within);
+        }
+    }
+
     /// Requests that the file is opened again, because another program has moved it.
     pub fn reopen(&self) {
         self.0.queue.request_reopening();
+    }
+
+    /// Returns the state of the sink; `None` if the log is off.
+    pub fn sink(&self) -> Option<SinkReport> {
+        let overview = self.overview()?;
+        Some(SinkReport { sink: "audit", place: overview.sink, fault: overview.fault })
     }
 
     /// Returns the state of the log; `None` if it is off.
     pub fn overview(&self) -> Option<AuditOverview> {
         self.is_on().then(|| {
             let written = self.0.writer.snapshot();
+            let settings = self.0.settings.load();
+            let sink = settings.as_ref().map(|settings| settings.sink.to_string());
             AuditOverview {
+                sink: sink.unwrap_or_default(),
+                refuses: self.reserve_room().is_err(),
                 written: self.0.queue.counts().of(AuditFate::Written),
                 dropped: self.0.queue.counts().of(AuditFate::Dropped),
                 queued: self.0.queue.records.bytes(),

@@ -43,10 +43,8 @@ impl AuditQueue {
         self.records.control(|control| control.is_reopening = true);
     }
 
-    /// Adds a record, or counts it as lost if there is no room. Records about unknown callers get
-    /// half of the room.
-    pub(super) fn push(&self, json: &[u8], is_of_stranger: bool) {
-        let share = if is_of_stranger { QueueShare::Half } else { QueueShare::Whole };
+    /// Adds a record, or counts it as lost if there is no room for it.
+    pub(super) fn push(&self, json: &[u8], share: QueueShare) {
         if !self.records.push(json, share) {
             self.counts.count(AuditFate::Dropped, 1);
         }

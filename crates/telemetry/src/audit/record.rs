@@ -202,12 +202,12 @@ pub(super) struct RecordTime<'a> {
 }
 
 /// Writes the members of a record. Each key includes its comma and its colon.
-struct RecordWriter<'a> {
-    out: &'a mut Vec<u8>,
+pub(super) struct RecordWriter<'a> {
+    pub(super) out: &'a mut Vec<u8>,
 }
 
 impl RecordWriter<'_> {
-    fn write_start(&mut self, id: RecordId<'_>, time: RecordTime<'_>) {
+    pub(super) fn write_start(&mut self, id: RecordId<'_>, time: RecordTime<'_>) {
         self.out.reserve(USUAL_SIZE);
         push_raw(self.out, "{\"time\":\"");
         push_raw(self.out, time.second);
@@ -226,13 +226,13 @@ impl RecordWriter<'_> {
     }
 
     #[inline]
-    fn write_member(&mut self, key: &str, value: &str) {
+    pub(super) fn write_member(&mut self, key: &str, value: &str) {
         push_raw(self.out, key);
         push_text(self.out, value);
     }
 
     #[inline]
-    fn write_optional(&mut self, key: &str, value: Option<&str>) {
+    pub(super) fn write_optional(&mut self, key: &str, value: Option<&str>) {
         push_raw(self.out, key);
         match value {
             Some(value) => push_text(self.out, value),
@@ -240,14 +240,19 @@ impl RecordWriter<'_> {
         }
     }
 
+    /// Writes a part of the syntax.
+    pub(super) fn write_raw(&mut self, part: &'static str) {
+        push_raw(self.out, part);
+    }
+
     /// Writes a constant; the key includes the first quote.
-    fn write_word(&mut self, key: &str, word: &'static str) {
+    pub(super) fn write_word(&mut self, key: &str, word: &'static str) {
         push_raw(self.out, key);
         push_raw(self.out, word);
         push_raw(self.out, "\"");
     }
 
-    fn write_number(&mut self, key: &str, value: Option<u64>) {
+    pub(super) fn write_number(&mut self, key: &str, value: Option<u64>) {
         push_raw(self.out, key);
         match value {
             Some(value) => push_digits(self.out, value),
@@ -279,7 +284,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, "]");
     }
 
-    fn write_address(&mut self, address: Option<IpAddr>) {
+    pub(super) fn write_address(&mut self, address: Option<IpAddr>) {
         push_raw(self.out, ",\"address\":");
         match address {
             Some(address) => {

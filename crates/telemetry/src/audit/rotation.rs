@@ -96,10 +96,14 @@ impl RotatingFile {
         }
     }
 
-    /// Opens the file again before the next record.
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
-        self.open = None;
+    /// Opens the file, unless it is open, and creates it if it is missing.
+    pub(super) fn open(&mut self) -> io::Result<()> {
         self.opened().map(drop)
+    }
+
+    /// Closes the file, because another program has moved it.
+    pub(super) fn close(&mut self) {
+        self.open = None;
     }
 
     fn opened(&mut self) -> io::Result<&mut OpenLog> {

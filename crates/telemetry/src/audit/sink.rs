@@ -85,11 +85,19 @@ impl AuditSink {
         }
     }
 
-    /// Opens a file again.
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
+    /// Opens the file, or connects to the receiver.
+    pub(super) fn open(&mut self) -> io::Result<()> {
         match self {
-            Self::File(file) => file.reopen(),
-            Self::Stdout(_) | Self::Syslog(_) => Ok(()),
+            Self::File(file) => file.open(),
+            Self::Syslog(syslog) => syslog.open(),
+            Self::Stdout(_) => Ok(()),
+        }
+    }
+
+    /// Closes a file, so that the path is opened again.
+    pub(super) fn close_file(&mut self) {
+        if let Self::File(file) = self {
+            file.close();
         }
     }
 }

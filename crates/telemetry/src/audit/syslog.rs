@@ -3,6 +3,7 @@
 //! Implemented here because a message is one line of text: the crates for syslog bring a logger of
 //! their own, and leave timeouts and reconnection to their users.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -25,7 +26,18 @@ pub enum SyslogAddress {
     Tcp(String),
 }
 
-/// A connection to a receiver, opened on demand.
+/// The address as the configuration writes it.
+impl fmt::Display for SyslogAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Udp(host) => write!(f, "udp://{host}"),
+            Self::Tcp(host) => write!(f, "tcp://{host}"),
+        }
+    }
+}
+
+/// A connection to a receiver.
 #[derive(Debug)]
 pub(super) struct SyslogConnection {
     address: SyslogAddress,
@@ -43,6 +55,16 @@ enum SyslogSocket {
 impl SyslogConnection {
     pub(super) fn new(address: SyslogAddress) -> Self {
         Self { address, open: None }
+    }
+
+    /// Connects to the receiver, unless the connection is open. UDP sends nothing, so that it finds
+    /// only faults of the address.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        if !self.open.as_ref().is_some_and(SyslogSocket::is_alive) {
+            self.open = None;
+            self.open = Some(SyslogSocket::connect(&self.address)?);
+        }
+        Ok(())
     }
 
     /// Sends a record as one message.

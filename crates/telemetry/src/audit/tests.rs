@@ -1,6 +1,8 @@
 //! The log as a whole: written, lost, counted and verified records.
 
+mod operations;
 mod records;
+mod required;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -58,7 +60,7 @@ fn to_file(path: &Path, rotation: FileRotation, chain: ChainMode) -> AuditSettin
 
 fn settings(sink: AuditSinkSettings, chain: ChainMode) -> AuditSettings {
     let digest = ArgumentsDigest::Sha256;
-    AuditSettings { sink, queue_size: 1 << 20, chain, digest, arguments: None }
+    AuditSettings { sink, queue_size: 1 << 20, required: false, chain, digest, arguments: None }
 }
 
 const ONE_FILE: FileRotation = FileRotation { size: None, age: None, keep: 3 };

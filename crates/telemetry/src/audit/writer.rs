@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use trunkline_core::backoff::Backoff;
 use trunkline_core::text::error_chain;
@@ -17,9 +18,15 @@ use super::{AuditSettings, ChainMode};
 use crate::batch_queue::{BatchEntry, RecordBatch, WriterTask};
 use crate::metrics::AuditFate;
 
-/// State of the writer, for `/status`.
+/// State of the writer, for `/status` and for the decision to serve a request.
 #[derive(Debug, Default)]
-pub(super) struct WriterState(Mutex<WriterReport>);
+pub(super) struct WriterState {
+    report: Mutex<WriterReport>,
+    /// True if the last attempt to open the sink, or to write to it, succeeded.
+    is_writable: AtomicBool,
+    /// Notified when the sink of new settings was tried.
+    tried: Condvar,
+}
 
 /// The last record, and the fault that blocks the next one.
 #[derive(Debug, Clone, Default)]
@@ -27,11 +34,29 @@ pub(super) struct WriterReport {
     pub(super) number: u64,
     pub(super) hash: Option<String>,
     pub(super) fault: Option<String>,
+    /// True until the sink of new settings was tried.
+    is_untried: bool,
 }
 
 impl WriterState {
     pub(super) fn snapshot(&self) -> WriterReport {
-        self.0.lock().clone()
+        self.report.lock().clone()
+    }
+
+    /// Returns true if records can be written, as far as is known.
+    #[inline]
+    pub(super) fn is_writable(&self) -> bool {
+        self.is_writable.load(Relaxed)
+    }
+
+    /// Notes that the writer gets new settings.
+    pub(super) fn expect_attempt(&self) {
+        self.report.lock().is_untried = true;
+    }
+
+    /// Waits until the sink of new settings was tried, for this time at most.
+    pub(super) fn await_attempt(&self, within: Duration) {
+        self.tried.wait_while_for(&mut self.report.lock(), |report| report.is_untried, within);
     }
 }
 
@@ -40,6 +65,8 @@ pub(super) struct AuditWriter {
     queue: Arc<AuditQueue>,
     state: Arc<WriterState>,
     log: Option<WritableLog>,
+    /// True until the sink of new settings was tried.
+    is_new: bool,
     held: RecordBatch,
     backoff: Backoff,
     dice: fastrand::Rng,
@@ -49,6 +76,7 @@ pub(super) struct AuditWriter {
 struct WritableLog {
     settings: Arc<AuditSettings>,
     sink: AuditSink,
+    is_open: bool,
     /// `None` until the sink was read.
     end: Option<ChainEnd>,
     /// The lines of the current batch; the next one uses their memory.
@@ -67,14 +95,15 @@ struct PreparedLines {
 impl AuditWriter {
     pub(super) fn new(queue: Arc<AuditQueue>, state: Arc<WriterState>) -> Self {
         let (backoff, dice) = (Backoff::new(FIRST_PAUSE, LAST_PAUSE), fastrand::Rng::new());
-        Self { queue, state, log: None, held: RecordBatch::default(), backoff, dice }
+        let held = RecordBatch::default();
+        Self { queue, state, log: None, is_new: false, held, backoff, dice }
     }
 
     /// Runs the loop of the thread.
     pub(super) fn write_records(mut self) {
         let mut pause = Duration::ZERO;
         loop {
-            match self.queue.records.next_task(&mut self.held, pause) {
+            match self.next_task(pause) {
                 WriterTask::Control(control) => self.apply(control),
                 WriterTask::Write => {}
                 WriterTask::End => break,
@@ -82,6 +111,15 @@ impl AuditWriter {
             pause = self.write_held();
         }
         self.queue.records.note_end();
+    }
+
+    /// Waits for the next task: for records, or for another attempt to open the sink.
+    fn next_task(&mut self, pause: Duration) -> WriterTask<AuditControl> {
+        let is_closed = self.log.as_ref().is_some_and(|log| !log.is_open);
+        if is_closed && self.held.is_empty() {
+            return self.queue.records.await_retry(pause);
+        }
+        self.queue.records.next_task(&mut self.held, pause)
     }
 
     fn apply(&mut self, control: AuditControl) {
@@ -95,34 +133,42 @@ impl AuditWriter {
 
     fn configure(&mut self, settings: Arc<AuditSettings>) {
         let same = self.log.take().filter(|log| log.settings.sink == settings.sink);
-        // The same file stays open, and its chain continues.
-        let (sink, end) =
-            same.map_or_else(|| (AuditSink::new(&settings.sink), None), |log| (log.sink, log.end));
         let lines = PreparedLines::default();
-        self.log = Some(WritableLog { settings, sink, end, lines });
+        // The same file stays open, and its chain continues.
+        self.log = Some(match same {
+            Some(log) => WritableLog { settings, lines, ..log },
+            None => WritableLog {
+                sink: AuditSink::new(&settings.sink),
+                is_open: false,
+                end: None,
+                settings,
+                lines,
+            },
+        });
+        self.is_new = true;
         self.backoff.reset();
     }
 
     fn reopen(&mut self) {
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.sink.reopen()
-        {
-            tracing::warn!(
-                target: "trunkline::telemetry::audit::writer", "the audit log cannot be opened again: {}", error_chain(&error)
-            );
+        if let Some(log) = &mut self.log {
+            log.sink.close_file();
+            log.is_open = false;
         }
     }
 
-    /// Tries to write the held records. Returns the pause before the next attempt or batch.
+    /// Opens the sink, unless it is open, and tries to write the held records. Returns the pause
+    /// before the next attempt or batch.
     fn write_held(&mut self) -> Duration {
         let Some(log) = &mut self.log else { return FIRST_PAUSE };
-        if self.held.is_empty() {
+        let is_idle = self.held.is_empty();
+        if log.is_open && is_idle {
+            self.note_tried();
             return Duration::ZERO;
         }
-        match log.write_batch(&mut self.held, &self.queue) {
+        match log.open_and_write(&mut self.held, &self.queue) {
             Ok(()) => {
                 self.note_success();
-                RECORD_GATHER_TIME
+                if is_idle { Duration::ZERO } else { RECORD_GATHER_TIME }
             }
             Err(error) if error.raw_os_error() == Some(TOO_LONG) => {
                 // It will never fit into a datagram.
@@ -139,30 +185,54 @@ impl AuditWriter {
 
     fn note_success(&mut self) {
         self.backoff.reset();
-        let mut report = self.state.0.lock();
+        let mut report = self.state.report.lock();
         if let Some(end) = self.log.as_ref().and_then(|log| log.end.as_ref()) {
             report.number = end.number;
             report.hash.clone_from(&end.hash);
         }
+        self.state.is_writable.store(true, Relaxed);
         if report.fault.take().is_some() {
             tracing::info!(target: "trunkline::telemetry::audit::writer", "the audit log is written again");
         }
+        drop(report);
+        self.note_tried();
     }
 
-    fn note_failure(&self, error: &io::Error) {
+    fn note_failure(&mut self, error: &io::Error) {
         self.queue.counts().count(AuditFate::Failed, 1);
-        let told = self.state.0.lock().fault.replace(error_chain(error));
+        self.state.is_writable.store(false, Relaxed);
+        let told = self.state.report.lock().fault.replace(error_chain(error));
         if told.is_none() {
+            let place = self.log.as_ref().map(|log| log.settings.sink.to_string());
             tracing::error!(
                 target: "trunkline::telemetry::audit::writer",
-                "the audit log cannot be written, and is retried: {}",
+                "the audit log cannot be written to {}, and is retried: {}",
+                place.unwrap_or_default(),
                 error_chain(error)
             );
+        }
+        self.note_tried();
+    }
+
+    /// Notes that the sink of new settings was tried.
+    fn note_tried(&mut self) {
+        if std::mem::take(&mut self.is_new) {
+            self.state.report.lock().is_untried = false;
+            self.state.tried.notify_all();
         }
     }
 }
 
 impl WritableLog {
+    fn open_and_write(&mut self, batch: &mut RecordBatch, queue: &AuditQueue) -> io::Result<()> {
+        if !self.is_open {
+            self.sink.open()?;
+            self.end = Some(self.take_end(queue)?);
+            self.is_open = true;
+        }
+        if batch.is_empty() { Ok(()) } else { self.write_batch(batch, queue) }
+    }
+
     /// Writes the records of a batch, and removes the written ones from it.
     fn write_batch(&mut self, batch: &mut RecordBatch, queue: &AuditQueue) -> io::Result<()> {
         let end = self.take_end(queue)?;

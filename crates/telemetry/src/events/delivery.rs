@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 
 use trunkline_core::backoff::Backoff;
 use trunkline_core::clock;
 use trunkline_core::text::error_chain;
 
 use super::EventSettings;
+use super::health::SinkHealth;
 use super::queue::{EventQueue, QueuedEvent};
-use super::sink::{DeliveryError, EventSink};
+use super::sink::{DeliveryError, EventSink, OpenResult};
 use crate::metrics::EventFate;
 
 /// The settings in force; `None` while events are off.
@@ -64,30 +66,69 @@ pub(super) async fn deliver_events(
 
 /// Delivers to one receiver in an endless loop.
 async fn deliver_to(queue: &EventQueue, settings: &EventSettings, sink: &mut EventSink) {
-    let mut attempts = Attempts::new();
+    let mut attempts = Attempts::new(&queue.health.receiver, settings.receiver.place());
+    let mut opened = attempts.open(sink, settings.timeout).await;
     loop {
-        match queue.first() {
-            Some(event) => {
+        match (queue.first(), opened) {
+            (Some(event), _) => {
                 let fate = attempts.deliver(&event, settings, sink).await;
+                opened = SinkStage::Opened;
                 queue.remove(&event, fate);
             }
-            None => queue.added.notified().await,
+            (None, SinkStage::Opened) => queue.added.notified().await,
+            // Without events, a sink that cannot be opened is tried again: its fault is shown.
+            (None, SinkStage::Closed) => {
+                let is_added = timeout(attempts.next_pause(), queue.added.notified()).await.is_ok();
+                if !is_added {
+                    opened = attempts.open(sink, settings.timeout).await;
+                }
+            }
         }
     }
 }
 
+/// State of a sink before its first event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SinkStage {
+    /// It could not be opened.
+    Closed,
+    /// It was opened, or an event was delivered to it or given up.
+    Opened,
+}
+
 /// Delivery attempts for one receiver.
-struct Attempts {
+struct Attempts<'a> {
+    health: &'a SinkHealth,
+    place: String,
     backoff: Backoff,
     dice: fastrand::Rng,
     /// True if the last attempt failed: only changes are logged.
     is_failing: bool,
 }
 
-impl Attempts {
-    fn new() -> Self {
+impl<'a> Attempts<'a> {
+    fn new(health: &'a SinkHealth, place: String) -> Self {
         let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
-        Self { backoff, dice: fastrand::Rng::new(), is_failing: false }
+        Self { health, place, backoff, dice: fastrand::Rng::new(), is_failing: false }
+    }
+
+    /// Opens a receiver as far as possible without an event.
+    async fn open(&mut self, sink: &mut EventSink, limit: Duration) -> SinkStage {
+        match sink.open(limit).await {
+            Ok(OpenResult::Opened) => {
+                self.note_success();
+                SinkStage::Opened
+            }
+            Ok(OpenResult::Untested) => SinkStage::Opened,
+            Err(error) => {
+                self.note_failure(&error);
+                SinkStage::Closed
+            }
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        self.backoff.jittered_wait_after(Duration::ZERO, &mut self.dice)
     }
 
     /// Delivers one event, until it is accepted or dropped.
@@ -119,22 +160,26 @@ impl Attempts {
                 );
                 return EventFate::GivenUp;
             }
-            let wait = self.backoff.jittered_wait_after(Duration::ZERO, &mut self.dice);
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(self.next_pause()).await;
         }
     }
 
     fn note_success(&mut self) {
         self.backoff.reset();
+        self.health.note_fault(None);
         if std::mem::take(&mut self.is_failing) {
             tracing::info!(target: "trunkline::telemetry::events::delivery", "events are delivered again");
         }
     }
 
     fn note_failure(&mut self, error: &DeliveryError) {
+        self.health.note_fault(Some(error_chain(error)));
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
-                target: "trunkline::telemetry::events::delivery", "events cannot be delivered: {}", error_chain(error)
+                target: "trunkline::telemetry::events::delivery",
+                "events cannot be delivered to {}: {}",
+                self.place,
+                error_chain(error)
             );
         }
     }

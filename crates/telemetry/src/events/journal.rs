@@ -122,11 +122,13 @@ pub(super) async fn keep_journal(
         match written {
             Ok(()) => {
                 is_failing = false;
+                queue.health.folder.note_fault(None);
                 queue.note_saved(number);
             }
             Err(error) => {
                 // The next change writes the lines that the file lacks.
                 queue.keep_journal();
+                queue.health.folder.note_fault(Some(error_chain(&error)));
                 if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!(
                         target: "trunkline::telemetry::events::journal", "events are not kept on disk: {}", error_chain(&error)

@@ -22,14 +22,17 @@ pub(super) struct LineFile {
     running: Option<RunningAppend>,
 }
 
-/// Appends a line to a file; blocks.
+/// Appends a line to a file, or only opens the file for an empty one; blocks.
 type AppendLine = Arc<dyn Fn(&Path, &[u8]) -> Result<(), DeliveryError> + Send + Sync>;
 
-/// An append in progress.
+/// An append in progress; `None` for one that only opens the file.
 struct RunningAppend {
-    event: Arc<QueuedEvent>,
+    event: Option<Arc<QueuedEvent>>,
     task: JoinHandle<Result<(), DeliveryError>>,
 }
+
+/// The event of an append, and its result.
+type FinishedAppend = (Option<Arc<QueuedEvent>>, Result<(), DeliveryError>);
 
 impl LineFile {
     pub(super) fn new(path: PathBuf) -> Self {
@@ -45,25 +48,34 @@ impl LineFile {
         &mut self,
         event: &Arc<QueuedEvent>,
     ) -> Result<(), DeliveryError> {
-        if let Some((earlier, appended)) = self.finish_running().await
+        if let Some((Some(earlier), appended)) = self.finish_running().await
             && Arc::ptr_eq(&earlier, event)
         {
             return appended;
         }
-        self.running = Some(self.start_append(event));
+        self.run_append(Some(event)).await
+    }
+
+    /// Opens the file before the first event, and creates it if it is missing.
+    ///
+    /// # Cancel safety
+    /// If it is dropped early, the next attempt waits for it.
+    pub(super) async fn open(&mut self) -> Result<(), DeliveryError> {
+        self.finish_running().await;
+        self.run_append(None).await
+    }
+
+    async fn run_append(&mut self, event: Option<&Arc<QueuedEvent>>) -> Result<(), DeliveryError> {
+        let (path, append) = (self.path.clone(), Arc::clone(&self.append));
+        let line = event.map(|event| event.json.clone()).unwrap_or_default();
+        let task = spawn_blocking(move || append(&path, &line));
+        self.running = Some(RunningAppend { event: event.map(Arc::clone), task });
         let appended = self.finish_running().await;
         appended.map_or(Ok(()), |(_, appended)| appended)
     }
 
-    fn start_append(&self, event: &Arc<QueuedEvent>) -> RunningAppend {
-        let (path, append) = (self.path.clone(), Arc::clone(&self.append));
-        let line = event.json.clone();
-        let task = spawn_blocking(move || append(&path, &line));
-        RunningAppend { event: Arc::clone(event), task }
-    }
-
     /// Waits for the running append; returns its event and its result.
-    async fn finish_running(&mut self) -> Option<(Arc<QueuedEvent>, Result<(), DeliveryError>)> {
+    async fn finish_running(&mut self) -> Option<FinishedAppend> {
         let running = self.running.as_mut()?;
         let appended = (&mut running.task).await;
         let event = self.running.take()?.event;
@@ -83,6 +95,9 @@ fn append(path: &Path, line: &[u8]) -> Result<(), DeliveryError> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(DeliveryError::NotRegular);
+    }
+    if line.is_empty() {
+        return Ok(());
     }
     file.write_all(&[line, b"\n"].concat()).map_err(|error| {
         // Remove the partial line before the next attempt.

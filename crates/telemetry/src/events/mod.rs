@@ -12,6 +12,7 @@
 //! input.
 
 mod delivery;
+mod health;
 mod journal;
 mod kind;
 mod lifecycle;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use trunkline_core::clock;
 use trunkline_core::crypto::random_bytes;
 
+use super::SinkReport;
 use super::metrics::EventCounts;
 use delivery::deliver_events;
 use journal::{keep_journal, open_journal};
@@ -127,6 +129,11 @@ impl EventSender {
     /// Creates a sender without a receiver.
     pub fn disabled() -> Self {
         Self::new(EventCounts::default())
+    }
+
+    /// Returns the states of the receiver, and of the folder of events that wait.
+    pub fn sinks(&self) -> Vec<SinkReport> {
+        self.0.queue.health.reports()
     }
 
     /// Returns true if events of this type are enabled.
@@ -245,6 +252,7 @@ impl EventDelivery {
         let mut journal = None;
         if let (Some(settings), Some(folder)) = (&settings, folder) {
             queue.set_limit(settings.queue_size);
+            queue.health.folder.set_place(Some(folder.display().to_string()));
             match open_journal(&folder, settings.queue_size).await {
                 Ok((open, left)) => {
                     for event in left {
@@ -259,6 +267,7 @@ impl EventDelivery {
                     tracing::warn!(
                         target: "trunkline::telemetry::events", "events are not kept in {}: {error}", folder.display()
                     );
+                    queue.health.folder.note_fault(Some(error));
                 }
             }
         }
@@ -288,6 +297,7 @@ impl EventDelivery {
         }
         let types = settings.as_ref().map_or(EventTypes::default(), |settings| settings.types);
         hub.types.store(types.0, Relaxed);
+        hub.queue.health.receiver.set_place(settings.as_ref().map(|it| it.receiver.place()));
         self.settings.send_replace(settings.map(Arc::new));
     }
 

@@ -1,8 +1,10 @@
 //! A program that reads events from its standard input.
 
+use std::io;
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
+use tokio::task::spawn_blocking;
 
 use super::sink::{DeliveryError, EventProgram, RunningProgram};
 
@@ -18,10 +20,17 @@ impl ProgramInput {
         Self { program, running: None }
     }
 
+    /// Checks that the program exists.
+    pub(super) async fn check(&self) -> Result<(), DeliveryError> {
+        let program = Arc::clone(&self.program);
+        let checked = spawn_blocking(move || program.check()).await;
+        checked.map_err(io::Error::other)?.map_err(DeliveryError::Program)
+    }
+
     pub(super) async fn write_line(&mut self, line: &[u8]) -> Result<(), DeliveryError> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(self.program.start().await?),
+            none => none.insert(self.program.start().await.map_err(DeliveryError::Program)?),
         };
         let input = running.input();
         input.write_all(&[line, b"\n"].concat()).await?;

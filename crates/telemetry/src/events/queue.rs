@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use super::health::EventHealth;
 use super::kind::EventType;
 use crate::metrics::{EventCounts, EventFate};
 
@@ -34,6 +35,8 @@ pub(super) struct EventQueue {
     emptied: Notify,
     /// Number of changes that the journal contains.
     saved: watch::Sender<u64>,
+    /// State of the sinks that the queue is written to.
+    pub(super) health: EventHealth,
     counts: EventCounts,
 }
 
@@ -79,6 +82,7 @@ impl EventQueue {
             unsaved: Notify::new(),
             emptied: Notify::new(),
             saved: watch::Sender::new(0),
+            health: EventHealth::default(),
             counts,
         }
     }

@@ -36,9 +36,30 @@ pub enum EventReceiver {
     File(PathBuf),
 }
 
+impl EventReceiver {
+    /// Returns the path or address, without parts that may be secret: the path and the query of a
+    /// webhook often are.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Webhook { url, .. } => url.origin().ascii_serialization(),
+            Self::Program(program) => program.path(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+}
+
 /// A program that reads events. Another module starts processes: this one knows none.
 #[async_trait]
 pub trait EventProgram: fmt::Debug + Send + Sync {
+    /// Returns its path or name.
+    fn path(&self) -> String;
+
+    /// Checks that the program exists, and does not start it.
+    ///
+    /// # Errors
+    /// There is no such program.
+    fn check(&self) -> io::Result<()>;
+
     /// Starts the program.
     ///
     /// # Errors
@@ -61,6 +82,8 @@ pub trait RunningProgram: Send + Sync {
 pub(super) enum DeliveryError {
     #[error("no answer within {after:?}")]
     Timeout { after: Duration },
+    #[error("it cannot be started")]
+    Program(#[source] io::Error),
     #[error("it could not be reached")]
     Unreachable(#[from] hyper_util::client::legacy::Error),
     #[error("it answered {status}")]
@@ -95,6 +118,15 @@ impl DeliveryError {
     }
 }
 
+/// Result of opening a destination without an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenResult {
+    /// It can be written, as far as is known.
+    Opened,
+    /// Only an event can show it.
+    Untested,
+}
+
 /// An open destination.
 pub(super) enum EventSink {
     Webhook(Box<Webhook>),
@@ -113,6 +145,17 @@ impl EventSink {
             }
             EventReceiver::File(path) => Self::File(LineFile::new(path.clone())),
         }
+    }
+
+    /// Opens the destination as far as possible without an event: a file is created, a program has
+    /// to exist, and a webhook is not tested.
+    pub(super) async fn open(&mut self, limit: Duration) -> Result<OpenResult, DeliveryError> {
+        match self {
+            Self::Webhook(_) => return Ok(OpenResult::Untested),
+            Self::Program(program) => program.check().await?,
+            Self::File(file) => within(limit, file.open()).await?,
+        }
+        Ok(OpenResult::Opened)
     }
 
     /// Delivers one event within a time limit.

@@ -229,15 +229,15 @@ the body of the response. Redirects are not followed.
 
 ## Programs
 
-`command` is started with the first event, with the environment that child processes of servers have, and again when
+`command` has to exist at the start of the gateway. It is started with the first event, with the environment that child processes of servers have, and again when
 it has ended. Its standard error is in the log, as `server=events`. When the gateway stops, its standard
 input ends; then follow SIGTERM and SIGKILL. An event counts as delivered when it is in the pipe: events
 that the program has not read when it ends are lost.
 
 ## Files
 
-`file` is created with mode 0600 and only ever appended to. It is opened for each event, so that it can be rotated.
-It has no limit of its own.
+`file` is created at the start of the gateway, with mode 0600, and only ever appended to. It is opened for each event,
+so that it can be rotated. It has no limit of its own.
 
 ## Delivery
 
@@ -255,6 +255,12 @@ event twice, with the same `id`. No call waits for it.
 - **The end.** When the gateway stops, it delivers queued events for as long as the drain time lasts, and for one second
   at least.
 - **Reloads** change everything but `queue_dir`; events that wait go to the new receiver.
+
+A receiver that cannot be opened or written keeps no gateway from starting, and is tried again. `trunkline check` warns of
+it where no network is needed. While the gateway runs, its path, or the scheme and host of a webhook, is reported with the
+reason: once in the log, in the reasons of `/readyz`, which stays ready, and in `sinks` of `/status`;
+`trunkline_sink_up{sink=\"events\"}` is 0. The same holds for `queue_dir`, as `events_queue`. Events tell of changes and decide
+nothing, so no call depends on them: records that must not be lost belong in the [audit log](audit.md).
 
 Each event that leaves the queue is counted in `trunkline_events_total`, by `outcome`: `delivered`, `dropped` or
 `given_up`.

@@ -22,6 +22,7 @@ mod handles;
 mod histogram;
 mod operation;
 mod server_metrics;
+mod sink_levels;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,7 @@ pub use handles::{CallMetrics, Entered, Level, ToolMetrics};
 pub use histogram::{BUCKET_BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
 pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
+pub use sink_levels::SinkLevels;
 
 /// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -68,6 +70,7 @@ pub struct Metrics {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
     events: EventCounts,
     audit: AuditCounts,
+    sinks: SinkLevels,
     expiries: ExpiryTimes,
     config_loaded: Gauge<f64, AtomicU64>,
     sessions: Level,
@@ -120,6 +123,7 @@ impl Metrics {
             reloads: Family::default(),
             events: EventCounts::default(),
             audit: AuditCounts::default(),
+            sinks: SinkLevels::default(),
             expiries: ExpiryTimes::default(),
             config_loaded: Gauge::default(),
             sessions: Level::default(),
@@ -195,6 +199,11 @@ impl Metrics {
     /// The counts of audit records.
     pub fn audit_counts(&self) -> &AuditCounts {
         &self.audit
+    }
+
+    /// The state of the destinations of records and events.
+    pub fn sink_levels(&self) -> &SinkLevels {
+        &self.sinks
     }
 
     /// The counts of lifecycle events.
@@ -378,6 +387,11 @@ impl Metrics {
             "trunkline_audit_records",
             "Records of the audit log, and failed attempts to write one, by outcome",
             self.audit.family(),
+        );
+        registry.register(
+            "trunkline_sink_up",
+            "1 while records or events can be written to their destination, 0 while they cannot",
+            self.sinks.family(),
         );
         registry.register_with_unit(
             "trunkline_config_loaded_timestamp",

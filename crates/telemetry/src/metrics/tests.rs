@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::SinkReport;
 
 const OK: CallOutcome = CallOutcome::Ok;
 
@@ -22,12 +23,31 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     metrics.count_definitions("files", [1, 1]);
     metrics.count_reload(ReloadOutcome::Applied);
     metrics.event_counts().count(EventFate::Delivered, 1);
+    metrics.audit_counts().count(AuditFate::Written, 1);
+    metrics.sink_levels().replace(&[sink("audit", None)]);
     metrics.expiry_times().replace(vec![expiry("NAME", 1.0)]);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
 }
 
 fn expiry(name: &str, at: f64) -> ExpiryTime {
     ExpiryTime { kind: "certificate", name: name.to_owned(), at }
+}
+
+fn sink(name: &'static str, fault: Option<&str>) -> SinkReport {
+    SinkReport { sink: name, place: "PLACE".to_owned(), fault: fault.map(str::to_owned) }
+}
+
+#[test]
+fn a_sink_is_up_or_down_and_has_no_series_once_it_is_removed() {
+    let metrics = Metrics::new("0.0.0");
+    metrics.sink_levels().replace(&[sink("audit", Some("no space")), sink("events", None)]);
+    let text = metrics.encode_text();
+    assert!(text.contains("trunkline_sink_up{sink=\"audit\"} 0\n"), "{text}");
+    assert!(text.contains("trunkline_sink_up{sink=\"events\"} 1\n"), "{text}");
+    metrics.sink_levels().replace(&[sink("audit", None)]);
+    let text = metrics.encode_text();
+    assert!(text.contains("trunkline_sink_up{sink=\"audit\"} 1\n"), "{text}");
+    assert!(!text.contains("sink=\"events\""), "{text}");
 }
 
 #[test]
@@ -207,9 +227,10 @@ of servers, as in the semantic conventions for MCP.
 
 const PAGE_TAIL: &str = "
 `outcome` of a call is one of `OUTCOMES`;
-of a reload `applied`, `unchanged` or `rejected`; of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
+of a reload `applied`, `unchanged`, `rejected` (it has faults) or `refused` (it weakens protection); of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
 was full) or `given_up` (the receiver did not take it in time); of a record of the [audit log](audit.md) `written`,
-`dropped` (lost for good) or `failed` (one attempt to write it).
+`dropped` (lost for good) or `failed` (one attempt to open the log or to write the record). `sink` is `audit`, `events`, or
+`events_queue` for `events.queue_dir`.
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
 their series disappear with the last call that uses them.

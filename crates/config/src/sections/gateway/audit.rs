@@ -41,6 +41,11 @@ section! {
             /// The most bytes of records that may wait to be written. Records beyond it are lost
             /// and counted. Records about requests without a known sender get half of it.
             queue_size: usize as SizeSetting = "4MiB",
+            /// Refuses requests that cannot be recorded, with `audit_unavailable`: while the log cannot
+            /// be written, and without room in `queue_size`, of which each call in progress takes
+            /// 4 KiB, and with `arguments` twice `arguments_size` more. Without it, they are served,
+            /// and lost records are counted.
+            required: bool = false,
             /// Gives each record the hash of the one before, for `trunkline audit verify`.
             chain: bool = false,
             /// The key of the chain's hashes, of at least 32 bytes. Without the key, a chain that

@@ -121,7 +121,8 @@ async fn an_answer_that_comes_after_the_time_of_its_login_is_refused() {
     let state = link.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
     tokio::time::advance(servers[0].login_time()).await;
     let query = format!("code=c&state={state}");
-    let answer = BrowserAnswer { path: GrantBook::CALLBACK_PATH, query: &query, browser: None };
+    let path = GrantBook::CALLBACK_PATH;
+    let answer = BrowserAnswer { path, query: &query, browser: None, address: None };
     let fault = book.finish_login(answer).await.unwrap_err();
     assert!(matches!(fault, LoginFault::Answer(AuthorizationAnswerError::UnknownState)), "{fault}");
 }

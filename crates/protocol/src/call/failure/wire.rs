@@ -110,6 +110,9 @@ impl Failure {
             Self::AnswerDropped { .. } => {
                 row(code::OVER_LIMIT, 200, Client, false, "answer_dropped")
             }
+            Self::AuditUnavailable => {
+                row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "audit_unavailable")
+            }
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
             Self::Unreachable(_) => {
                 row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")

@@ -1,0 +1,81 @@
+//! Audit records of links, logins and revocations.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use trunkline_protocol::call::ServerName;
+use trunkline_telemetry::audit::{
+    AuditOperation, OperationActor, OperationOutcome, OperationRecord,
+};
+
+use crate::fault::LoginFault;
+use crate::grants::book::{GrantBook, GrantSlot};
+use crate::grants::grant::GrantOwner;
+
+impl GrantBook {
+    /// Records that a link was issued to its owner. Without a server, it leads to the owner's
+    /// logins.
+    pub(super) fn audit_link(
+        &self,
+        owner: &GrantOwner,
+        server: Option<&ServerName>,
+        address: Option<IpAddr>,
+    ) {
+        let name = owner.client_name().map(|name| &**name);
+        let server = server.map(ServerName::as_str);
+        self.record_operation(&OperationRecord {
+            operation: AuditOperation::LoginLink { owner: name, server },
+            actor: name.map_or(OperationActor::Gateway, OperationActor::Client),
+            address,
+            outcome: OperationOutcome::Ok,
+            reason: None,
+        });
+    }
+
+    /// Records the response to a login, and its outcome. `slot` is missing if the response belongs
+    /// to no login.
+    pub(super) fn audit_login(
+        &self,
+        slot: Option<&Arc<GrantSlot>>,
+        address: Option<IpAddr>,
+        fault: Option<&LoginFault>,
+    ) {
+        let key = slot.map(|slot| &slot.key);
+        let owner = key.and_then(|key| key.owner.client_name()).map(|name| &**name);
+        let server = key.map(|key| key.place.server.as_str());
+        self.record_operation(&OperationRecord {
+            operation: AuditOperation::Login { owner, server },
+            actor: OperationActor::Visitor,
+            address,
+            outcome: outcome_of(fault),
+            reason: fault.map(LoginFault::label),
+        });
+    }
+
+    /// Records the revocation of a login, and its outcome.
+    pub(crate) fn audit_revocation(
+        &self,
+        slot: &GrantSlot,
+        actor: OperationActor<'_>,
+        address: Option<IpAddr>,
+        fault: Option<&LoginFault>,
+    ) {
+        let owner = slot.key.owner.client_name().map(|name| &**name);
+        let server = slot.key.place.server.as_str();
+        self.record_operation(&OperationRecord {
+            operation: AuditOperation::Revocation { owner, server },
+            actor,
+            address,
+            outcome: outcome_of(fault),
+            reason: fault.map(LoginFault::label),
+        });
+    }
+}
+
+fn outcome_of(fault: Option<&LoginFault>) -> OperationOutcome {
+    match fault {
+        None => OperationOutcome::Ok,
+        Some(LoginFault::OtherBrowser | LoginFault::Answer(_)) => OperationOutcome::Refused,
+        Some(_) => OperationOutcome::Failed,
+    }
+}

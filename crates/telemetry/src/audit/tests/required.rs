@@ -1,0 +1,96 @@
+//! A log that is opened before its first record, and one that is required.
+
+use super::*;
+
+fn required(settings: AuditSettings) -> AuditSettings {
+    AuditSettings { required: true, ..settings }
+}
+
+#[test]
+fn a_file_is_opened_before_its_first_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (trail, _) = started(to_file(&path, ONE_FILE, ChainMode::Off));
+    trail.await_sink(Duration::from_secs(10));
+    assert!(path.exists());
+    let report = trail.sink().unwrap();
+    assert_eq!((report.place, report.fault), (path.display().to_string(), None));
+}
+
+#[test]
+fn a_sink_that_cannot_be_opened_is_tried_again_without_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("later");
+    let path = inner.join("audit.jsonl");
+    let (trail, _) = started(to_file(&path, ONE_FILE, ChainMode::Off));
+    trail.await_sink(Duration::from_secs(10));
+    let fault = trail.sink().unwrap().fault.unwrap();
+    assert!(fault.contains("No such file"), "{fault}");
+    fs::create_dir(&inner).unwrap();
+    until(|| trail.sink().unwrap().fault.is_none());
+    assert!(path.exists());
+    // The end does not wait for another attempt.
+    fs::remove_dir_all(&inner).unwrap();
+    trail.reopen();
+    until(|| trail.sink().unwrap().fault.is_some());
+    trail.finish(Duration::from_hours(1));
+}
+
+#[test]
+fn a_required_log_has_room_only_while_it_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("later");
+    let path = inner.join("audit.jsonl");
+    let (trail, _) = started(required(to_file(&path, ONE_FILE, ChainMode::Off)));
+    assert_eq!(trail.reserve_room().unwrap_err(), UnrecordableError, "before the first attempt");
+    trail.await_sink(Duration::from_secs(10));
+    assert!(trail.reserve_room().is_err() && trail.overview().unwrap().refuses);
+    fs::create_dir(&inner).unwrap();
+    until(|| trail.reserve_room().is_ok());
+    assert!(!trail.overview().unwrap().refuses);
+    let optional = to_file(Path::new("/dev/full"), ONE_FILE, ChainMode::Off);
+    trail.apply(Some(optional)).unwrap();
+    assert!(trail.reserve_room().unwrap().is_none(), "it is not required");
+}
+
+#[test]
+fn a_required_log_refuses_when_a_write_fails_and_keeps_the_record() {
+    let (trail, counts) =
+        started(required(to_file(Path::new("/dev/full"), ONE_FILE, ChainMode::Off)));
+    trail.await_sink(Duration::from_secs(10));
+    let room = trail.reserve_room().expect("it can be opened");
+    let credential = AuditCredential::default();
+    trail.record_in(room, &record(&credential, "t"));
+    until(|| trail.reserve_room().is_err());
+    assert_eq!((counts.of(AuditFate::Written), counts.of(AuditFate::Dropped)), (0, 0));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    trail.apply(Some(required(to_file(&path, ONE_FILE, ChainMode::Off)))).unwrap();
+    until(|| trail.reserve_room().is_ok());
+    until(|| lines(&path).len() == 1);
+}
+
+#[test]
+fn reserved_room_is_kept_for_its_record_and_freed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let small = AuditSettings { queue_size: 9000, ..to_file(&path, ONE_FILE, ChainMode::Off) };
+    let (trail, counts) = started(required(small));
+    trail.await_sink(Duration::from_secs(10));
+    let first = trail.reserve_room().unwrap();
+    let second = trail.reserve_room().unwrap();
+    assert!(trail.reserve_room().is_err(), "there is room for two records");
+    // Others leave it free.
+    until(|| {
+        write(&trail, &["other"; 20]);
+        counts.of(AuditFate::Dropped) > 0
+    });
+    let dropped = counts.of(AuditFate::Dropped);
+    let credential = AuditCredential::default();
+    trail.record_in(first, &record(&credential, "mine"));
+    assert_eq!(counts.of(AuditFate::Dropped), dropped);
+    drop(second);
+    until(|| trail.reserve_room().is_ok());
+    trail.finish(Duration::from_secs(10));
+    assert!(lines(&path).iter().any(|record| record["tool"] == "mine"));
+}
