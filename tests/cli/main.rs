@@ -16,6 +16,7 @@ mod audit;
 mod certificates;
 mod commands;
 mod import;
+mod log;
 mod mistakes;
 #[path = "../system/process.rs"]
 mod process;

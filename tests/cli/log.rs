@@ -1,0 +1,110 @@
+//! The log of the built program: its sentences, and the access log of requests that are no calls.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
+use trunkline::crypto::sha256;
+
+use super::file;
+use super::process::{Process, TRUNKLINE, eventually};
+
+fn example(name: &str) -> String {
+    format!("\n[servers.{name}]\ncommand = {TRUNKLINE:?}\nargs = [\"example\", \"{name}\"]\n")
+}
+
+#[test]
+fn the_log_says_when_servers_are_ready_and_what_a_reload_changes() {
+    let gone = "\n[servers.gone]\ncommand = \"no-such-program-anywhere\"\n";
+    let gateway = Process::start(&(example("clock") + gone));
+    let has = |text: &str| gateway.log().contains(text);
+    eventually("the servers are counted", || {
+        has(" INFO 1 of 2 servers are ready; not ready: gone (failed) tools=")
+    });
+    assert!(has(" ERROR server=gone it could not be started: cannot find the program"));
+    assert!(has("next try in 2 min: install the program"));
+    gateway.replace_config(&(example("clock") + &example("notes")));
+    eventually("the reload names the changes", || {
+        has("the configuration is reloaded: added servers.notes; removed servers.gone kept=1")
+    });
+    eventually("all servers are ready", || has(" INFO all 2 servers are ready tools="));
+    for line in gateway.log().lines() {
+        let (time, rest) = line.split_at("2026-07-28T12:00:00Z".len());
+        assert!(time.ends_with('Z') && time.contains('T'), "{line}");
+        let level = rest.split_whitespace().next().unwrap();
+        assert!(["INFO", "WARN", "ERROR"].contains(&level), "{line}");
+        assert!(!line.contains("trunkline::"), "{line}");
+    }
+}
+
+/// Sends a message of the client `ci`. Returns the head of the answer in lower case.
+fn post(address: SocketAddr, session: Option<&str>, message: &Value) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = message.to_string();
+    let mut head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nauthorization: Bearer ci-key\r\n\
+         connection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    if let Some(session) = session {
+        write!(head, "mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n").unwrap();
+    }
+    write!(stream, "{head}\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().0.to_ascii_lowercase()
+}
+
+#[test]
+fn the_access_log_has_introductions_lists_and_requests_above_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = HEXLOWER.encode(&sha256(b"ci-key"));
+    let text = format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [log]\nformat = \"json\"\n[clients.ci]\nkey = \"{key}\"\nrate = \"2/h\"\n{}",
+        example("clock")
+    );
+    let config = file(folder.path(), &text);
+    let gateway = Process::start_with(folder, config.as_ref(), &[]);
+    gateway.ready(&["clock"]);
+    let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let client = json!({ "name": "agent", "version": "1.0" });
+    let introduction =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let opened = post(gateway.address, None, &message("initialize", introduction));
+    let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let list = message("tools/list", json!({}));
+    assert!(post(gateway.address, Some(session), &list).starts_with("http/1.1 200"));
+    // In a session an error has the status 200.
+    post(gateway.address, Some(session), &list);
+    let lines = || {
+        let log = gateway.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["target"] == "trunkline::access").collect::<Vec<_>>()
+    };
+    eventually("each request has its line", || lines().len() == 3);
+    let lines = lines();
+    for (line, method, outcome) in [
+        (&lines[0], "initialize", "ok"),
+        (&lines[1], "tools/list", "ok"),
+        (&lines[2], "", "refused"),
+    ] {
+        assert_eq!(
+            (&line["method"], &line["outcome"]),
+            (&json!(method), &json!(outcome)),
+            "{line}"
+        );
+        assert_eq!((&line["principal"], &line["address"]), (&json!("ci"), &json!("127.0.0.1")));
+        assert!(line["duration_ms"].is_number(), "{line}");
+    }
+    for line in &lines[..2] {
+        let software = (&line["client_software"], &line["client_era"]);
+        assert_eq!(software, (&json!("agent 1.0"), &json!("legacy")), "{line}");
+    }
+    assert!(lines[1]["items"].as_u64().unwrap() > 0, "{}", lines[1]);
+    let limit = lines[2]["limit"].as_str().unwrap();
+    assert_eq!((limit, &lines[2]["reason"]), ("client:ci", &json!("over_limit")));
+}
