@@ -26,7 +26,7 @@ async fn follow_loads(snapshots: Arc<Snapshots>) {
         let servers = servers_of(&snapshots);
         let is_known = |server: &Arc<Server>| known.iter().any(|it| Arc::ptr_eq(it, server));
         if servers.len() != known.len() || !servers.iter().all(is_known) {
-            summary = JoinSet::new();
+            summary.shutdown().await;
             summary.spawn(log_summary(servers.clone()));
         }
         known = servers;
