@@ -14,10 +14,11 @@ mod fair_table;
 mod share;
 mod rate;
 mod bucket_store;
+mod shared_store;
 
 pub use fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
 pub use holder_slots::{HolderSlots, OwnSlots};
 pub use large_work::{LargeWork, Patience};
-pub use rate::{AddressBuckets, Bucket, KeyedBuckets, network};
+pub use rate::{AddressBuckets, Bucket, BucketLevel, KeyedBuckets, network};
 pub use share::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 pub use used_consents::{ConsentClaim, UsedConsents};

@@ -6,22 +6,54 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use governor::Quota;
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::state::InMemoryState;
 
 use trunkline_config::Rate;
 use trunkline_protocol::call::Failure;
 
 use crate::bucket_store::{BucketStore, MAX_OWN_BUCKETS};
+use crate::shared_store::{
+    LimiterRefusal, LookingLimiter, TakingLimiter, count_permits, share_store,
+};
 
 /// One token bucket.
 #[derive(Debug)]
-pub struct Bucket(DefaultDirectRateLimiter);
+pub struct Bucket {
+    limiter: TakingLimiter<InMemoryState>,
+    looking: LookingLimiter<InMemoryState>,
+    rate: Rate,
+}
+
+/// State of a token bucket, without a change of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketLevel {
+    /// The permits in it.
+    pub remaining: u32,
+    /// The rate at which it is refilled, up to `rate.count` permits.
+    pub rate: Rate,
+}
 
 impl Bucket {
     /// Creates a full bucket.
     pub fn new(rate: Rate) -> Self {
-        Self(RateLimiter::direct(quota(rate)))
+        let (limiter, looking) = share_store(quota(rate));
+        Self { limiter, looking, rate }
+    }
+
+    /// Returns the permits in the bucket.
+    pub fn level(&self) -> BucketLevel {
+        let holds = |count| matches!(self.looking.check_n(count), Ok(Ok(())));
+        BucketLevel { remaining: count_permits(self.rate.count, holds), rate: self.rate }
+    }
+
+    /// Checks that the bucket has the permits of a call that counts as `cost`, and takes none.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn look(&self, cost: NonZeroU32, name: impl FnOnce() -> String) -> Result<(), Failure> {
+        judge_batch(self.looking.check_n(cost), name)
     }
 
     /// Takes one permit. `name` names the limit in the failure.
@@ -30,9 +62,7 @@ impl Bucket {
     /// The limit is reached.
     #[inline]
     pub fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        self.0.check().map_err(|until| {
-            over_limit(name(), until.wait_time_from(DefaultClock::default().now()))
-        })
+        self.limiter.check().map_err(|until| over_limit(name(), wait_until(&until)))
     }
 
     /// Takes permits for a call that counts as `cost`. `name` names the limit in the failure.
@@ -45,15 +75,7 @@ impl Bucket {
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        match self.0.check_n(cost) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(until)) => {
-                let wait = until.wait_time_from(DefaultClock::default().now());
-                Err(over_limit(name(), wait))
-            }
-            // The configuration refuses costs beyond a bucket's capacity.
-            Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
-        }
+        judge_batch(self.limiter.check_n(cost), name)
     }
 }
 
@@ -73,14 +95,29 @@ impl AddressBuckets {
     /// The limit is reached.
     #[inline]
     pub fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
-        self.0.check(&network(address), cost, || "client".into())
+        self.0.check(&network(address), cost, || ADDRESS_LIMIT.into())
+    }
+
+    /// Checks that the bucket of an address has the permits of a call, and takes none.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn look(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
+        self.0.look(&network(address), cost, || ADDRESS_LIMIT.into())
+    }
+
+    /// Returns the permits in the bucket of an address.
+    pub fn level(&self, address: IpAddr) -> BucketLevel {
+        self.0.level(&network(address))
     }
 }
 
 /// One token bucket for each of possibly many keys.
 #[derive(Debug)]
 pub struct KeyedBuckets<K: Clone + Eq + Hash> {
-    limiter: RateLimiter<K, BucketStore<K>, DefaultClock>,
+    limiter: TakingLimiter<BucketStore<K>>,
+    looking: LookingLimiter<BucketStore<K>>,
+    rate: Rate,
     /// Number of checked requests. Counted here, because counting the keys takes a lock on every
     /// shard of their map.
     checks: AtomicUsize,
@@ -91,8 +128,11 @@ pub struct KeyedBuckets<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     /// Creates full buckets.
     pub fn new(rate: Rate) -> Self {
+        let (limiter, looking) = share_store(quota(rate));
         Self {
-            limiter: RateLimiter::new(quota(rate), BucketStore::default(), DefaultClock::default()),
+            limiter,
+            looking,
+            rate,
             checks: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(MANY_ADDRESSES),
         }
@@ -112,15 +152,26 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         if before % CHECKS_PER_SWEEP == CHECKS_PER_SWEEP - 1 {
             self.sweep();
         }
-        match self.limiter.check_key_n(key, cost) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(until)) => {
-                let wait = until.wait_time_from(DefaultClock::default().now());
-                Err(over_limit(name(), wait))
-            }
-            // The configuration refuses costs beyond a bucket's capacity.
-            Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
-        }
+        judge_batch(self.limiter.check_key_n(key, cost), name)
+    }
+
+    /// Checks that the bucket of a key has the permits of a call, and takes none.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn look(
+        &self,
+        key: &K,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        judge_batch(self.looking.check_key_n(key, cost), name)
+    }
+
+    /// Returns the permits in the bucket of a key.
+    pub fn level(&self, key: &K) -> BucketLevel {
+        let holds = |count| matches!(self.looking.check_key_n(key, count), Ok(Ok(())));
+        BucketLevel { remaining: count_permits(self.rate.count, holds), rate: self.rate }
     }
 
     /// Drops the keys with full buckets, if there are many keys. If few could be dropped, the next
@@ -150,6 +201,24 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Returns the failure of a call that a limiter refuses.
+#[inline]
+fn judge_batch<E>(
+    checked: Result<Result<(), LimiterRefusal>, E>,
+    name: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match checked {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(until)) => Err(over_limit(name(), wait_until(&until))),
+        // The configuration refuses costs beyond a bucket's capacity.
+        Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
+    }
+}
+
+fn wait_until(until: &LimiterRefusal) -> Duration {
+    until.wait_time_from(DefaultClock::default().now())
+}
+
 fn over_limit(limit: String, retry_after: Duration) -> Failure {
     Failure::OverLimit { limit, retry_after }
 }
@@ -162,6 +231,8 @@ fn quota(rate: Rate) -> Quota {
         .allow_burst(rate.count)
 }
 
+/// The name of the limit of addresses in errors and metrics.
+const ADDRESS_LIMIT: &str = "client";
 /// Wait of a call that exceeds a bucket's capacity.
 const UNREACHABLE_RATE_WAIT: Duration = Duration::from_hours(24);
 
@@ -263,6 +334,28 @@ mod tests {
             Bucket::new(Rate { count: 5.try_into().unwrap(), per: Duration::from_hours(1) });
         let check = |cost| bucket.check_cost(NonZeroU32::new(cost).unwrap(), || "x".into()).is_ok();
         assert_eq!([3, 3, 2, 1, 6].map(check), [true, false, true, false, false]);
+    }
+
+    #[test]
+    fn a_look_takes_nothing_and_decides_like_a_check() {
+        let one = NonZeroU32::MIN;
+        let name = || "x".to_owned();
+        let rate = Rate { count: 3.try_into().unwrap(), per: Duration::from_hours(1) };
+        let (bucket, keyed) = (Bucket::new(rate), KeyedBuckets::new(rate));
+        for remaining in (0..=3).rev() {
+            for _ in 0..5 {
+                assert_eq!(bucket.level().remaining, remaining);
+                assert_eq!(keyed.level(&"ann").remaining, remaining);
+                assert_eq!(keyed.level(&"bob").remaining, 3, "another key");
+            }
+            for cost in 1..6 {
+                let (fits, cost) = (cost <= remaining, NonZeroU32::new(cost).unwrap());
+                assert_eq!(bucket.look(cost, name).is_ok(), fits, "{cost} of {remaining}");
+                assert_eq!(keyed.look(&"ann", cost, name).is_ok(), fits, "{cost} of {remaining}");
+            }
+            assert_eq!(bucket.check(name).is_ok(), remaining > 0);
+            assert_eq!(keyed.check(&"ann", one, name).is_ok(), remaining > 0);
+        }
     }
 
     #[test]
