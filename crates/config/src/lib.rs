@@ -40,7 +40,7 @@ pub use faults::{Color, ConfigFault, ConfigFaults, LateFault};
 pub use reader::docs::{json_schema, reference};
 pub use reader::places::ConfigPlaces;
 pub use reader::values::pattern::Pattern;
-pub use reader::wording::quote_segment;
+pub use reader::wording::{nearest_choice, quote_segment};
 pub use sections::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use sections::confirm::ConfirmChoice;
@@ -68,8 +68,8 @@ pub use sections::own_tools::{
     CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
 };
 pub use sections::policy::{
-    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, MemberReads,
-    PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
+    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, FailingTerm,
+    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
 pub use sections::profiles::ProfileConfig;
 pub use sections::quota::DailyQuota;

@@ -44,7 +44,7 @@ pub(crate) fn expected_kind<S: Setting>() -> String {
 }
 
 /// The choice most similar to a text, if any is.
-pub(crate) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
+pub fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
     // Bounded, because the comparison takes time proportional to the product of
     // both lengths.
     let text: String = clip(text, 64).to_owned();

@@ -3,8 +3,8 @@
 mod condition;
 
 pub use condition::{
-    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, MemberReads,
-    SplitCondition, ValueSize,
+    Condition, ConditionCost, ConditionReads, ConditionValue, EvaluationFault, FailingTerm,
+    MemberReads, SplitCondition, ValueSize,
 };
 
 use std::fmt;

@@ -404,7 +404,7 @@ impl<'a> Checker<'a> {
 }
 
 /// The byte of a character.
-fn byte_at(text: &str, character: u32) -> usize {
+pub(super) fn byte_at(text: &str, character: u32) -> usize {
     let place = usize::try_from(character).unwrap_or(usize::MAX);
     text.char_indices().nth(place).map_or(text.len(), |(at, _)| at)
 }

@@ -85,7 +85,8 @@ fn failing_operand<'e>(part: &'e IdedExpr, scope: &Context<'_, '_>) -> Option<&'
     }
 }
 
-fn evaluate_boolean(part: &IdedExpr, scope: &Context<'_, '_>) -> Option<bool> {
+/// The value of a part; `None` if it cannot be evaluated, or is not a boolean.
+pub(super) fn evaluate_boolean(part: &IdedExpr, scope: &Context<'_, '_>) -> Option<bool> {
     let value = Value::resolve_val(part, scope).ok()?;
     value.downcast_ref::<CelBool>().map(|value| *value.inner())
 }

@@ -14,11 +14,13 @@ mod literals;
 mod patterns;
 mod reads;
 mod split;
+mod terms;
 mod vocabulary;
 
 pub use cost::{ConditionCost, ValueSize};
 pub use evaluation::EvaluationFault;
 pub use reads::{ConditionReads, MemberReads};
+pub use terms::FailingTerm;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,6 +44,8 @@ pub struct Condition(Arc<CompiledCondition>);
 
 struct CompiledCondition {
     text: Box<str>,
+    /// The operands of its outermost `&&`, as written; empty for a part of a condition.
+    terms: Vec<Box<str>>,
     /// As written.
     expression: IdedExpr,
     /// The same with comparisons that check types.
@@ -90,17 +94,20 @@ impl Condition {
         let mut root = Context::with_env(Arc::clone(&STANDARD_ENV));
         patterns::add_to(&mut root, found.patterns);
         let root = Arc::new(root);
-        let part = |expression: IdedExpr, reads: ConditionReads, split| {
+        let part = |expression: IdedExpr, reads: ConditionReads, split, terms| {
             let (text, root) = (text.into(), Arc::clone(&root));
             let (reads, checked) = (Arc::new(reads), check_types(&expression, &found.unsure));
-            Self(Arc::new(CompiledCondition { text, expression, checked, root, reads, split }))
+            let compiled =
+                CompiledCondition { text, terms, expression, checked, root, reads, split };
+            Self(Arc::new(compiled))
         };
         let split = split::split_by_call(whole, program.source_info());
         let split = split.map(|[before, of_call]| SplitCondition {
-            before_call: part(before.expression, before.reads, None),
-            of_call: part(of_call.expression, of_call.reads, None),
+            before_call: part(before.expression, before.reads, None, Vec::new()),
+            of_call: part(of_call.expression, of_call.reads, None, Vec::new()),
         });
-        let condition = part(whole.clone(), found.reads, split);
+        let terms = terms::split_text(text, whole, program.source_info());
+        let condition = part(whole.clone(), found.reads, split, terms);
         // The cost without any values is the same each time.
         if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MAX_STEPS {
             return Err(ConditionFault::TooCostly.anywhere());
@@ -147,11 +154,7 @@ impl Condition {
         &'v self,
         variables: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
     ) -> Result<bool, EvaluationFault> {
-        let root: &Context<'_, 'v> = &self.0.root;
-        let mut scope = root.new_inner_scope();
-        for (name, value) in variables {
-            scope.add_variable_as_val(name, value);
-        }
+        let scope = self.scope_with(variables);
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let value = Value::resolve_val(&self.0.checked, &scope);
             let value = value.map(|value| value.downcast_ref::<CelBool>().map(|it| *it.inner()));
@@ -162,6 +165,30 @@ impl Condition {
             }
         }));
         evaluated.unwrap_or(Err(EvaluationFault::Unknown))
+    }
+
+    /// Returns the first operand of the outermost `&&` that does not hold with these variables;
+    /// `None` if all of them hold.
+    pub fn find_failing_term<'v>(
+        &'v self,
+        variables: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
+    ) -> Option<FailingTerm> {
+        let scope = self.scope_with(variables);
+        let find = || terms::find_failing(&self.0.checked, &self.0.terms, &scope);
+        catch_unwind(AssertUnwindSafe(find)).unwrap_or(None)
+    }
+
+    #[inline]
+    fn scope_with<'v>(
+        &'v self,
+        variables: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
+    ) -> Context<'v, 'v> {
+        let root: &Context<'_, 'v> = &self.0.root;
+        let mut scope = root.new_inner_scope();
+        for (name, value) in variables {
+            scope.add_variable_as_val(name, value);
+        }
+        scope
     }
 }
 

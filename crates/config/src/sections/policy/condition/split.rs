@@ -29,7 +29,8 @@ pub(super) fn split_by_call(whole: &IdedExpr, source: &SourceInfo) -> Option<[Jo
     Some([before?, of_call?])
 }
 
-fn gather_operands<'a>(part: &'a IdedExpr, operands: &mut Vec<&'a IdedExpr>) {
+/// Adds the operands of the outermost `&&`, in their order.
+pub(super) fn gather_operands<'a>(part: &'a IdedExpr, operands: &mut Vec<&'a IdedExpr>) {
     if let Expr::Call(call) = &part.expr
         && call.func_name == operators::LOGICAL_AND
         && let [left, right] = &call.args[..]

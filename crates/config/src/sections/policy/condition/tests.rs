@@ -1,8 +1,9 @@
 //! Conditions that are accepted, refused, and bounded.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use cel::common::types::{CelList, CelString};
+use cel::common::types::{CelList, CelMap, CelString};
 
 use super::*;
 use crate::{Config, ConfigSource, SystemEnvironment};
@@ -241,5 +242,38 @@ fn a_fault_is_shown_at_its_place_in_the_file() {
         let place = line.find(caret).unwrap() + 1;
         assert_eq!(fault.column, place, "{faults}");
         assert!(faults.to_string().contains("did you mean"), "{faults}");
+    }
+}
+
+#[test]
+fn the_first_term_that_does_not_hold_is_found_with_its_text() {
+    let failing = |text: &str| {
+        let condition = Condition::compile(text).unwrap();
+        let names = [CelString::from("ann".to_owned()), CelString::from("git__push".to_owned())];
+        let [principal, tool] = names.map(|name| {
+            let entries = [("name".to_owned(), Box::new(name) as ConditionValue<'static>)];
+            let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
+            Box::new(CelMap::from(entries.collect::<HashMap<_, _>>())) as ConditionValue<'static>
+        });
+        let known = [("principal", principal), ("tool", tool)];
+        let term = condition.find_failing_term(known);
+        term.map_or(String::new(), |term| match term.fault {
+            Some(fault) => format!("{}: {fault}", term.text),
+            None => term.text.into(),
+        })
+    };
+    for (text, term) in [
+        ("principal.name == 'ann' && tool.name == 'git__push'", ""),
+        ("principal.name == 'bob'", "principal.name == 'bob'"),
+        ("principal.name == 'ann' && tool.name == 'x'", "tool.name == 'x'"),
+        ("(principal.name == 'bob' && true) && tool.name == 'x'", "principal.name == 'bob'"),
+        ("true && (tool.name in ['a && b', 'c'])", "(tool.name in ['a && b', 'c'])"),
+        ("principal.name == 'ann' || tool.name == 'x'", ""),
+        // A term that is false decides, wherever another one fails.
+        ("tool.native == 'x' && tool.name == 'x'", "tool.name == 'x'"),
+        ("tool.name != 'x' && tool.native == 'é'", "tool.native == 'é': tool.native is missing"),
+        ("principal.name != 'é' && tool.name == 'x' && true", "tool.name == 'x'"),
+    ] {
+        assert_eq!(failing(text), term, "{text}");
     }
 }
