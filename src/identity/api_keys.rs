@@ -63,6 +63,11 @@ impl ApiKeys {
         Self { shelves }
     }
 
+    /// Returns all keys.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ApiKey> {
+        self.shelves.values().flatten()
+    }
+
     /// Returns true if there are no keys.
     pub(super) fn is_empty(&self) -> bool {
         self.shelves.is_empty()

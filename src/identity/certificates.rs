@@ -102,6 +102,11 @@ impl CertificateNames {
         Self(names.collect())
     }
 
+    /// Returns a client by its name, if certificates identify it.
+    pub(super) fn find_client(&self, name: &str) -> Option<&CertifiedClient> {
+        self.0.values().find(|client| *client.name == *name).map(|client| &**client)
+    }
+
     /// Returns true if there are no clients.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

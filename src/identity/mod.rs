@@ -16,6 +16,7 @@
 
 mod api_keys;
 mod certificates;
+mod client_access;
 mod mark;
 mod resource;
 mod tokens;
@@ -35,6 +36,7 @@ use crate::mcp::header::single_value;
 
 pub use api_keys::ApiKey;
 pub use certificates::{CertificateError, ClientCertificate};
+pub use client_access::ClientAccess;
 pub use mark::CredentialMark;
 pub use resource::{LOGIN_PATH, ProtectedResource, WELL_KNOWN};
 pub use tokens::{

@@ -21,11 +21,14 @@ mod unmatched;
 
 pub use admission::Policy;
 pub use admission::confirmation::ConfirmRules;
+pub use admission::dry_run::{DryRun, GateOutcome, GateVerdict};
+pub use admission::passage::CallGate;
 pub use admission::permit::Permitted;
 pub use admission::registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use authorization::{
     AccessDecision, AccessTarget, Authorization, CallerRights, DeniedPattern, ElementStanding,
-    KnownElement, NamedRuleFault, RequestBasis, RequestedElement, RuleRemark, TrialCall,
+    ExplainedRule, KnownElement, NamedRuleFault, RecordedDecision, RecordedElement, RequestBasis,
+    RequestedElement, RuleMismatch, RuleRemark, RuleSetting, RulesExplanation, TrialCall,
     TrialElement, TrialOutcome, TrialResult, survey_denials, survey_rules,
 };
 pub use definitions::{
@@ -37,9 +40,10 @@ pub use interceptors::{NoticeTreatment, ReplyInterceptors};
 pub use limits::breaker::{Breaker, BreakerView};
 pub use limits::gate::{Gate, GateSettings};
 pub use limits::retry_budget::RetryBudget;
+pub use limits::taking::LimitLevel;
 pub use quotas::QuotaLedger;
 pub use quotas::quota_file::{QuotaFile, QuotaFileError};
-pub use scopes::{ScopedCaller, ToolAddress};
+pub use scopes::{ScopeRules, ScopedCaller, ToolAddress};
 pub use target::{CallTarget, Confirmation};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,

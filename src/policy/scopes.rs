@@ -14,7 +14,7 @@ use crate::config::{Config, ScopeName, ServerConfig};
 
 /// Required scopes of a configuration.
 #[derive(Debug)]
-pub(crate) struct ScopeRules {
+pub struct ScopeRules {
     profiles: Named<ProfileName, Scopes>,
     servers: Named<ServerName, ServerScopes>,
 }
@@ -29,7 +29,7 @@ type Scopes = Vec<Arc<str>>;
 
 impl ScopeRules {
     /// Compiles the rules of a configuration; `None` if there are none.
-    pub(super) fn new(config: &Config) -> Option<Self> {
+    pub fn new(config: &Config) -> Option<Self> {
         let profiles = config.profiles.iter().filter(|profile| !profile.scopes.is_empty());
         let profiles: Named<_, _> =
             profiles.map(|profile| (profile.name.clone(), shared(&profile.scopes))).collect();
@@ -39,6 +39,14 @@ impl ScopeRules {
         });
         let servers: Named<_, _> = servers.collect();
         (!profiles.is_empty() || !servers.is_empty()).then_some(Self { profiles, servers })
+    }
+
+    /// Returns true if a caller has the scopes for a profile and a tool in it.
+    pub fn admit_tool(&self, context: &Context, server: &ServerName, tool: &NativeName) -> bool {
+        let grants = context.grants.as_deref();
+        let caller = ScopedCaller { principal: &context.principal, grants };
+        self.check_entry(caller, context.endpoint.profile(), None).is_ok()
+            && self.check(context, server, Some(tool)).is_ok()
     }
 
     /// Checks the scopes of a profile.

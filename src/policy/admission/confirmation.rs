@@ -171,7 +171,7 @@ impl Policy {
     }
 
     /// Returns true if calls of a tool need the user's consent.
-    fn asks_about(&self, target: &CallTarget) -> bool {
+    pub(super) fn asks_about(&self, target: &CallTarget) -> bool {
         let Some(rules) = &self.confirmation else { return false };
         let tool = target.tool.as_deref();
         tool.is_some_and(|tool| rules.asks_for(&target.server, tool.as_listed()))

@@ -2,6 +2,8 @@
 
 mod arguments;
 pub(super) mod confirmation;
+pub(super) mod dry_run;
+pub(super) mod passage;
 pub(super) mod permit;
 pub(super) mod registry;
 
@@ -15,11 +17,13 @@ use crate::config::Config;
 use crate::mcp::Method;
 use crate::policy::authorization::{Authorization, CallerRights};
 use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
+use crate::policy::limits::taking::Enforcement;
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
 use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::shares::{Holder, LargeWork};
 
 use confirmation::ConfirmRules;
+use passage::{CallGate, Passage, PassedCall};
 use permit::Permitted;
 use registry::{PolicyLimits, ServerLimits};
 
@@ -76,12 +80,7 @@ impl Policy {
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
     pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
-        match who {
-            Principal::Client(name) => self.limits.check_client(name)?,
-            Principal::User(name) => self.limits.check_user(name)?,
-            Principal::Anonymous => self.limits.check_address(address)?,
-        }
-        self.limits.check_gateway()
+        self.limits.check_request(who, address, &mut Enforcement)
     }
 
     /// Checks that an address may try an unknown key or token: it may not after too many failures.
@@ -107,7 +106,7 @@ impl Policy {
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
     pub fn admit_unauthenticated(&self, address: IpAddr) -> Result<(), Failure> {
-        self.limits.check_address(address)
+        self.limits.check_address(address, &mut Enforcement)
     }
 
     /// Admits a request to an endpoint: its sender has the scopes that the profile requires.
@@ -148,49 +147,64 @@ impl Policy {
     /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
     /// [`Failure::InvalidArguments`], [`Failure::NotConfirmed`], [`Failure::Intercepted`],
     /// [`Failure::InterceptorDown`], and those of [`Authorization::authorize_call`].
-    pub async fn admit(
+    pub fn admit(
+        &self,
+        call: Box<Call>,
+        target: CallTarget,
+    ) -> impl Future<Output = Result<Permitted<Call>, Failure>> + Send + '_ {
+        self.pass_gates(call, target, Enforcement)
+    }
+
+    /// Passes a call through all gates of [`Policy::admit`], with effect or as a dry run: there is
+    /// one order of the gates.
+    async fn pass_gates<P: Passage>(
         &self,
         mut call: Box<Call>,
         mut target: CallTarget,
-    ) -> Result<Permitted<Call>, Failure> {
-        self.authorize(&call, &target).await?;
-        self.check_scopes(&call.context, &target)?;
+        mut passage: P,
+    ) -> Result<P::Outcome, Failure> {
+        passage.pass(CallGate::Rules, self.authorize(&call, &target).await)?;
+        passage.pass(CallGate::Scopes, self.check_scopes(&call.context, &target))?;
         let limits = self.limits.server(&target.server);
         let mut cost = NonZeroU32::MIN;
         if let Some(limits) = limits {
-            limits.check_breaker()?;
-            cost = limits.rates().check_call(&target, &call.context)?;
+            passage.pass(CallGate::Breaker, limits.check_breaker())?;
+            cost = limits.rates().check_call(&target, &call.context, &mut passage)?;
         }
-        self.limits.check_shared(&call.context, cost)?;
+        let shared = self.limits.check_shared(&call.context, cost, &mut passage);
+        passage.pass(CallGate::Rates, shared)?;
         let seen = target.see_arguments(&call.params);
         if seen != ArgumentsSeen::Valid {
-            Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
+            let judged = Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await;
+            passage.pass(CallGate::Arguments, judged)?;
             // The server's arguments may differ from the client's.
-            self.authorize(&call, &target).await?;
+            passage.pass(CallGate::Rules, self.authorize(&call, &target).await)?;
         }
-        let consent = self.claim_consent(&call.context, &target)?;
+        passage.pass(CallGate::Arguments, Ok(()))?;
+        let consent = passage.claim_consent(self, &call.context, &target)?;
         if let Some(interceptors) = &self.limits.interceptors {
-            Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
+            if P::HAS_EFFECT {
+                Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
+            } else {
+                passage.note_interceptors(interceptors, &call, &target);
+            }
         }
         let quotas = self.limits.find_quotas(&call.context, &target, cost);
         if let Some(quotas) = &quotas {
-            quotas.check()?;
+            passage.check_quotas(quotas)?;
         }
+        let holder = || Holder::of_context(&call.context);
         let slot = match limits {
-            Some(limits) => {
-                let holder = || Holder::of_context(&call.context);
+            Some(limits) if P::HAS_EFFECT => {
                 Some(limits.gate().acquire_slot(&target.server, holder).await?)
+            }
+            Some(limits) => {
+                passage.look_at_gate(limits.gate(), &target.server, &holder());
+                None
             }
             None => None,
         };
-        let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
-        if let Some(quotas) = quotas {
-            quotas.charge()?;
-        }
-        if let Some(consent) = consent {
-            consent.keep();
-        }
-        Ok(Permitted::new(call, target, slot).watched_by(pass))
+        passage.complete(PassedCall { call, target, limits, slot, quotas, consent })
     }
 
     /// Permits another attempt of a call that was admitted before and failed: the server's circuit

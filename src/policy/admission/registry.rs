@@ -21,6 +21,7 @@ use crate::policy::limits::failed_logins::FailedLogins;
 use crate::policy::limits::gate::{Gate, GateSettings, GateShare};
 use crate::policy::limits::retry_budget::RetryBudget;
 use crate::policy::limits::server_rates::{HolderBuckets, ServerRates, ToolRates};
+use crate::policy::limits::taking::RateTaker;
 use crate::policy::quotas::QuotaLedger;
 use crate::policy::quotas::set_quotas::{CallQuotas, SetQuotas};
 use crate::policy::target::CallTarget;
@@ -229,57 +230,84 @@ pub struct PolicyLimits {
 }
 
 impl PolicyLimits {
-    pub(super) fn check_gateway(&self) -> Result<(), Failure> {
-        self.gateway.as_ref().map_or(Ok(()), |bucket| bucket.check(|| "gateway".into()))
-    }
-
-    pub(super) fn check_address(&self, address: IpAddr) -> Result<(), Failure> {
-        let check = |buckets: &Arc<AddressBuckets>| buckets.check(address, NonZeroU32::MIN);
-        self.address.as_ref().map_or(Ok(()), check)
-    }
-
-    pub(super) fn check_user(&self, name: &Arc<str>) -> Result<(), Failure> {
-        let check = |buckets: &Arc<KeyedBuckets<_>>| {
-            buckets.check(name, NonZeroU32::MIN, || "client".into())
-        };
-        self.users.as_ref().map_or(Ok(()), check)
-    }
-
-    /// Checks the rates that servers share: the profile's, and the extra cost of the call at the
-    /// client's and the gateway's, which have counted it as one request.
-    pub(super) fn check_shared(&self, context: &Context, cost: NonZeroU32) -> Result<(), Failure> {
-        let profile = context.endpoint.profile();
-        if !self.profiles.is_empty()
-            && let Some(bucket) = self.profiles.get(profile)
-        {
-            bucket.check_cost(cost, || profile_limit(profile))?;
-        }
-        match NonZeroU32::new(cost.get() - 1) {
-            Some(more) => self.check_more(context, more),
-            None => Ok(()),
-        }
-    }
-
-    fn check_more(&self, context: &Context, more: NonZeroU32) -> Result<(), Failure> {
-        match &context.principal {
+    /// Checks the rates of a request of any method: the client's own, then the whole gateway's.
+    pub(super) fn check_request(
+        &self,
+        who: &Principal,
+        address: IpAddr,
+        taker: &mut impl RateTaker,
+    ) -> Result<(), Failure> {
+        match who {
             Principal::Client(name) => {
                 if let Some(bucket) = self.clients.get(name) {
-                    bucket.check_cost(more, || client_limit(name))?;
+                    taker.take_one(bucket, || client_limit(name))?;
                 }
             }
             Principal::User(name) => {
                 if let Some(buckets) = &self.users {
-                    buckets.check(name, more, || "client".into())?;
+                    taker.take_keyed(buckets, name, NonZeroU32::MIN, || USER_LIMIT.into())?;
+                }
+            }
+            Principal::Anonymous => self.check_address(address, taker)?,
+        }
+        let gateway = self.gateway.as_ref();
+        gateway.map_or(Ok(()), |bucket| taker.take_one(bucket, || GATEWAY_LIMIT.into()))
+    }
+
+    pub(super) fn check_address(
+        &self,
+        address: IpAddr,
+        taker: &mut impl RateTaker,
+    ) -> Result<(), Failure> {
+        let Some(buckets) = &self.address else { return Ok(()) };
+        taker.take_of_address(buckets, address, NonZeroU32::MIN)
+    }
+
+    /// Checks the rates that servers share: the profile's, and the extra cost of the call at the
+    /// client's and the gateway's, which have counted it as one request.
+    pub(super) fn check_shared(
+        &self,
+        context: &Context,
+        cost: NonZeroU32,
+        taker: &mut impl RateTaker,
+    ) -> Result<(), Failure> {
+        let profile = context.endpoint.profile();
+        if !self.profiles.is_empty()
+            && let Some(bucket) = self.profiles.get(profile)
+        {
+            taker.take(bucket, cost, || profile_limit(profile))?;
+        }
+        match NonZeroU32::new(cost.get() - 1) {
+            Some(more) => self.check_more(context, more, taker),
+            None => Ok(()),
+        }
+    }
+
+    fn check_more(
+        &self,
+        context: &Context,
+        more: NonZeroU32,
+        taker: &mut impl RateTaker,
+    ) -> Result<(), Failure> {
+        match &context.principal {
+            Principal::Client(name) => {
+                if let Some(bucket) = self.clients.get(name) {
+                    taker.take(bucket, more, || client_limit(name))?;
+                }
+            }
+            Principal::User(name) => {
+                if let Some(buckets) = &self.users {
+                    taker.take_keyed(buckets, name, more, || USER_LIMIT.into())?;
                 }
             }
             Principal::Anonymous => {
                 if let Some(buckets) = &self.address {
-                    buckets.check(context.address, more)?;
+                    taker.take_of_address(buckets, context.address, more)?;
                 }
             }
         }
         let gateway = self.gateway.as_ref();
-        gateway.map_or(Ok(()), |bucket| bucket.check_cost(more, || "gateway".into()))
+        gateway.map_or(Ok(()), |bucket| taker.take(bucket, more, || GATEWAY_LIMIT.into()))
     }
 
     /// Returns the quotas that apply to a call; `None` if there are none.
@@ -292,14 +320,15 @@ impl PolicyLimits {
         self.quotas.as_ref()?.find_for_call(context, target, cost)
     }
 
-    pub(super) fn check_client(&self, name: &str) -> Result<(), Failure> {
-        self.clients.get(name).map_or(Ok(()), |bucket| bucket.check(|| client_limit(name)))
-    }
-
     pub(super) fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.servers.get(server)
     }
 }
+
+/// The name of the limit of all clients in errors and metrics.
+const GATEWAY_LIMIT: &str = "gateway";
+/// The name of the limit of a user.
+const USER_LIMIT: &str = "client";
 
 /// Returns the name of a client's limit in errors and metrics.
 fn client_limit(client: &str) -> String {

@@ -9,6 +9,7 @@
 //! used. A gateway without rules has no [`Authorization`] and skips all this.
 
 mod decision;
+mod explanation;
 mod requested;
 mod rights;
 mod rule;
@@ -27,13 +28,16 @@ use crate::shares::{Holder, LargeWork, Patience};
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};
+pub use explanation::{ExplainedRule, RulesExplanation};
 pub use requested::{AccessTarget, ElementStanding, RequestBasis, RequestedElement};
 pub use rights::CallerRights;
+pub use rule::{RuleMismatch, RuleSetting};
 pub use survey::denials::{DeniedPattern, KnownElement, survey_denials};
+pub use survey::recorded::{RecordedDecision, RecordedElement};
 pub use survey::trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
 pub use survey::{RuleRemark, survey_rules};
 
-use decision::RuleFault;
+use decision::{Judgement, RuleFault};
 use rule::AccessRule;
 use values::facts::RequestFacts;
 

@@ -138,7 +138,7 @@ impl CallerRights {
         Judgement { decision, fault: verdict.fault_of(decision) }
     }
 
-    fn scope<'a>(
+    pub(super) fn scope<'a>(
         &'a self,
         element: Option<&'a CatalogElement<'a>>,
         call: Option<&'a RequestFacts<'a>>,

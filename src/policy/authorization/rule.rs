@@ -9,8 +9,8 @@ use crate::catalog::{
     CatalogElement, ElementIdentities, ElementSpellings, Kind, UriPattern, are_about_server,
 };
 use crate::config::{
-    Condition, ConditionCost, ConditionReads, EvaluationFault, Pattern, RuleConfig, RuleEffect,
-    SplitCondition, ValueSize,
+    Condition, ConditionCost, ConditionReads, EvaluationFault, FailingTerm, Pattern, RuleConfig,
+    RuleEffect, SplitCondition, ValueSize,
 };
 
 use super::decision::Holds;
@@ -54,6 +54,49 @@ pub(super) enum SettledRule {
     Whole(bool),
 }
 
+/// Settings of a rule that a call may not match, in the order in which they are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuleSetting {
+    /// `servers`.
+    Servers,
+    /// `tools`, `prompts` or `resources`.
+    Elements,
+    /// `principals`.
+    Principals,
+    /// `profiles`.
+    Profiles,
+    /// `groups`.
+    Groups,
+    /// `scopes`.
+    Scopes,
+    /// `when`.
+    Condition,
+}
+
+/// The first setting of a rule that a call does not match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleMismatch {
+    /// The setting.
+    pub setting: RuleSetting,
+    /// The term of the condition that does not hold, if it is about the element.
+    pub term: Option<FailingTerm>,
+}
+
+impl RuleSetting {
+    /// Returns the key for a rule about a tool.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Principals => "principals",
+            Self::Profiles => "profiles",
+            Self::Groups => "groups",
+            Self::Scopes => "scopes",
+            Self::Servers => "servers",
+            Self::Elements => "tools",
+            Self::Condition => "when",
+        }
+    }
+}
+
 impl AccessRule {
     pub(super) fn compile(settings: &RuleConfig) -> Self {
         let resources = settings.resources.iter().flatten().map(UriPattern::new).collect();
@@ -75,15 +118,26 @@ impl AccessRule {
         self.settings.when.as_ref().map(Condition::reads)
     }
 
+    /// Returns the setting about callers that the caller does not match.
+    #[inline]
+    fn mismatched_caller(&self, caller: &CallerFacts) -> Option<RuleSetting> {
+        let RuleConfig { principals, groups, scopes, profiles, .. } = &self.settings;
+        if !admits_any(principals.as_ref(), [caller.principal.as_str()]) {
+            return Some(RuleSetting::Principals);
+        }
+        if !admits_any(profiles.as_ref(), [caller.profile()]) {
+            return Some(RuleSetting::Profiles);
+        }
+        if !admits_any(groups.as_ref(), caller.groups()) {
+            return Some(RuleSetting::Groups);
+        }
+        (!admits_any(scopes.as_ref(), caller.scopes())).then_some(RuleSetting::Scopes)
+    }
+
     /// Evaluates the conditions that are about the caller alone.
     pub(super) fn match_caller(&self, caller: &CallerFacts) -> CallerMatch {
-        let RuleConfig { principals, groups, scopes, profiles, when, .. } = &self.settings;
-        let is_about = admits_any(principals.as_ref(), [caller.principal.as_str()])
-            && admits_any(profiles.as_ref(), [caller.profile()])
-            && admits_any(groups.as_ref(), caller.groups())
-            && admits_any(scopes.as_ref(), caller.scopes());
-        match when {
-            _ if !is_about => CallerMatch::No,
+        match &self.settings.when {
+            _ if self.mismatched_caller(caller).is_some() => CallerMatch::No,
             None => CallerMatch::Yes,
             Some(condition) if condition.reads().needs_element() => CallerMatch::Asks,
             Some(condition) => {
@@ -287,6 +341,12 @@ impl AccessRule {
 
     /// Returns true if the rule's server and patterns are about an element.
     pub(super) fn is_about_element(&self, identities: &ElementIdentities<'_>) -> bool {
+        self.mismatched_element(identities).is_none()
+    }
+
+    /// Returns the setting about elements that an element does not match.
+    #[inline]
+    fn mismatched_element(&self, identities: &ElementIdentities<'_>) -> Option<RuleSetting> {
         let element = identities.element();
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
         let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
@@ -304,7 +364,46 @@ impl AccessRule {
             None => !names_elements,
             Some(patterns) => self.names_element(patterns, identities),
         };
-        of_server && is_named
+        match (of_server, is_named) {
+            (true, true) => None,
+            (true, false) => Some(RuleSetting::Elements),
+            (false, _) => Some(RuleSetting::Servers),
+        }
+    }
+
+    /// Returns the first setting that a call does not match; `None` if the rule holds. The element
+    /// is compared first: a rule about this element and another caller comes nearer than one about
+    /// this caller and another element.
+    pub(super) fn mismatched_call(
+        &self,
+        identities: &ElementIdentities<'_>,
+        scope: &EvaluationScope<'_>,
+    ) -> Option<RuleMismatch> {
+        let setting = self.mismatched_element(identities);
+        if let Some(setting) = setting.or_else(|| self.mismatched_caller(scope.caller)) {
+            return Some(RuleMismatch { setting, term: None });
+        }
+        let condition = self.settings.when.as_ref()?;
+        let unmet = |term| Some(RuleMismatch { setting: RuleSetting::Condition, term });
+        if !is_about_kind(condition.reads(), identities.element().kind) {
+            return unmet(None);
+        }
+        match (Self::try_evaluate(condition, scope), self.effect()) {
+            (Ok(true), _) | (Err(_), RuleEffect::Deny) => None,
+            (Err(EvaluationFault::TooCostly), RuleEffect::Allow) => {
+                let text = condition.as_str().into();
+                unmet(Some(FailingTerm { text, fault: Some(EvaluationFault::TooCostly) }))
+            }
+            (Ok(false), _) | (Err(_), RuleEffect::Allow) => {
+                let values = values_of(condition.reads(), scope);
+                unmet(match values {
+                    Ok(values) => condition.find_failing_term(values),
+                    Err(fault) => {
+                        Some(FailingTerm { text: condition.as_str().into(), fault: Some(fault) })
+                    }
+                })
+            }
+        }
     }
 
     /// Returns true if patterns name an element. A denial names it by any of its identities, a

@@ -90,6 +90,17 @@ impl Interceptors {
         found
     }
 
+    fn find_for_call(&self, call: &Call, target: &CallTarget) -> Vec<Arc<InterceptorService>> {
+        let mut services = self.find(&call.context, &target.server);
+        services.retain(|service| service.sees(&call.method, InterceptedPhase::Request));
+        services
+    }
+
+    /// Returns true if an interceptor sees a call before its server does.
+    pub(super) fn concern_call(&self, call: &Call, target: &CallTarget) -> bool {
+        !self.find_for_call(call, target).is_empty()
+    }
+
     /// Passes a call through the interceptors. Returns the new arguments if one has changed them.
     ///
     /// # Errors
@@ -99,8 +110,7 @@ impl Interceptors {
         call: &Call,
         target: &CallTarget,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let mut services = self.find(&call.context, &target.server);
-        services.retain(|service| service.sees(&call.method, InterceptedPhase::Request));
+        let services = self.find_for_call(call, target);
         if services.is_empty() {
             return Ok(None);
         }

@@ -32,6 +32,17 @@ pub struct GateShare {
     pub queue: usize,
 }
 
+/// State of a gate for one client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GateLevel {
+    pub(crate) in_flight: usize,
+    pub(crate) settings: GateSettings,
+    /// True if a call has to wait for a slot.
+    pub(crate) waits: bool,
+    /// The refusal of a call now.
+    pub(crate) refusal: Option<Failure>,
+}
+
 /// The concurrency limit of one server. It lives as long as its settings: a
 /// reload that does not change them keeps the gate and the calls in it.
 #[derive(Debug)]
@@ -73,14 +84,37 @@ impl Gate {
         }
         let waiting = QueueEntry::join(&self.waiting);
         let in_share = own.as_ref().map(|(share, own)| (share, QueueEntry::join(&own.waiting)));
-        let over_share =
-            in_share.as_ref().is_some_and(|(share, entry)| entry.before >= share.queue);
-        if over_share || waiting.before >= self.settings.queue {
+        let before_in_share = in_share.as_ref().map(|(share, entry)| (***share, entry.before));
+        if self.is_queue_full(waiting.before, before_in_share) {
             return Err(self.queue_full(server));
         }
         let own = own.as_ref().map(|(_, own)| &**own);
         let slot = timeout(self.settings.queue_timeout, self.wait_for_slot(own)).await;
         slot.ok().flatten().ok_or_else(|| self.queue_full(server))
+    }
+
+    /// Returns the calls in flight and in the queue, and the refusal that a client's call would get
+    /// now. Takes no slot.
+    pub(crate) fn look(&self, server: &ServerName, holder: &Holder) -> GateLevel {
+        let own = self.each.as_ref().map(|(share, slots)| (share, slots.find(holder)));
+        let has_own = own.as_ref().is_none_or(|(_, slots)| slots.try_acquire().is_ok());
+        let waits = !(has_own && self.places.available_permits() > 0);
+        let waiting = own.map(|(share, own)| (*share, own.waiting.load(Ordering::Relaxed)));
+        let is_full = waits && self.is_queue_full(self.queued(), waiting);
+        GateLevel {
+            in_flight: self.in_flight(),
+            settings: self.settings,
+            waits,
+            refusal: is_full.then(|| self.queue_full(server)),
+        }
+    }
+
+    /// Returns true if a call may not wait, with so many calls before it in the queue, and in the
+    /// client's share of it.
+    #[inline]
+    fn is_queue_full(&self, before: usize, in_share: Option<(GateShare, usize)>) -> bool {
+        let over_share = in_share.is_some_and(|(share, before)| before >= share.queue);
+        over_share || before >= self.settings.queue
     }
 
     async fn wait_for_slot(&self, own: Option<&OwnSlots>) -> Option<InFlightSlot> {

@@ -6,3 +6,4 @@ pub(super) mod failure_window;
 pub(super) mod gate;
 pub(super) mod retry_budget;
 pub(super) mod server_rates;
+pub(super) mod taking;

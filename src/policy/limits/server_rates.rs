@@ -7,6 +7,8 @@ use crate::call::{Context, Failure, Named, NativeName, ServerName};
 use crate::policy::target::CallTarget;
 use crate::shares::{Bucket, Holder, KeyedBuckets};
 
+use super::taking::RateTaker;
+
 /// One token bucket for each caller.
 pub(crate) type HolderBuckets = KeyedBuckets<Holder>;
 
@@ -45,6 +47,7 @@ impl ServerRates {
         &self,
         target: &CallTarget,
         context: &Context,
+        taker: &mut impl RateTaker,
     ) -> Result<NonZeroU32, Failure> {
         let (server, name) = (&target.server, target.tool_name());
         let tool = name.and_then(|name| self.tools.get(name));
@@ -55,15 +58,15 @@ impl ServerRates {
             for (buckets, name) in [(of_tool, name), (self.each.as_ref(), None)] {
                 if let Some(buckets) = buckets {
                     let limit = || format!("each:{}", Self::limit_name(server, name));
-                    buckets.check(&holder, cost, limit)?;
+                    taker.take_keyed(buckets, &holder, cost, limit)?;
                 }
             }
         }
         if let Some(bucket) = tool.and_then(|tool| tool.all.as_ref()) {
-            bucket.check_cost(cost, || Self::limit_name(server, name))?;
+            taker.take(bucket, cost, || Self::limit_name(server, name))?;
         }
         if let Some(bucket) = &self.all {
-            bucket.check_cost(cost, || Self::limit_name(server, None))?;
+            taker.take(bucket, cost, || Self::limit_name(server, None))?;
         }
         Ok(cost)
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::call::Failure;
+use crate::policy::limits::taking::LimitLevel;
 
 /// Counts of all quotas.
 #[derive(Debug, Default)]
@@ -57,6 +58,27 @@ impl QuotaLedger {
         since_1970: Duration,
     ) -> Result<(), Failure> {
         self.0.lock().find_keys(quotas, cost, since_1970).map(drop)
+    }
+
+    /// Returns the calls that each of these quotas still admits, and charges nothing.
+    pub(super) fn levels(
+        &self,
+        quotas: &[ChargedQuota],
+        cost: NonZeroU32,
+        since_1970: Duration,
+    ) -> Vec<LimitLevel> {
+        let mut counts = self.0.lock();
+        counts.begin_day(since_1970.as_secs() / DAY_SECONDS);
+        let level = |quota: &ChargedQuota| {
+            let remaining = u64::from(quota.most).saturating_sub(counts.used_of(quota));
+            LimitLevel {
+                limit: quota.limit.clone(),
+                remaining,
+                setting: format!("{}/day", quota.most),
+                is_exceeded: remaining < u64::from(cost.get()),
+            }
+        };
+        quotas.iter().map(level).collect()
     }
 
     /// Charges a call to all of these quotas, or to none of them.
@@ -118,6 +140,11 @@ impl QuotaCounts {
             Err(Failure::OverLimit { limit: quota.limit.clone(), retry_after })
         };
         quotas.iter().map(find_key).collect()
+    }
+
+    /// Returns the calls that were charged to a quota today.
+    fn used_of(&self, quota: &ChargedQuota) -> u64 {
+        self.used.get(&self.key(quota)).copied().unwrap_or(0)
     }
 
     /// Returns the key of a quota's count. Callers beyond the limit of known ones share a count.

@@ -7,6 +7,7 @@ use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, S
 use crate::clock;
 use crate::config::{Config, DailyQuota};
 use crate::policy::limits::server_rates::ServerRates;
+use crate::policy::limits::taking::LimitLevel;
 use crate::policy::target::CallTarget;
 use crate::shares::Holder;
 
@@ -37,6 +38,11 @@ impl CallQuotas<'_> {
     /// Checks that the call has room in all of them, and charges nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.ledger.check(&self.charged, self.cost, clock::unix_now())
+    }
+
+    /// Returns the calls that each of them still admits, and charges nothing.
+    pub(crate) fn levels(&self) -> Vec<LimitLevel> {
+        self.ledger.levels(&self.charged, self.cost, clock::unix_now())
     }
 
     /// Charges the call to all of them, or to none if another call has used up one since the check.

@@ -2,6 +2,7 @@
 //! shows.
 
 pub(crate) mod denials;
+pub(crate) mod recorded;
 pub(crate) mod trial;
 
 use std::fmt;

@@ -1,12 +1,11 @@
 //! Rules tried with made-up calls: `trunkline policy test`.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::call::{Client, Context, Endpoint, Grants, Principal, ProfileName, ServerName, Trace};
+use crate::call::{Client, Context, Endpoint, Grants, Principal, ProfileName, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, ItemError, Kind, Tool};
 use crate::mcp::{Method, ProtocolVersion};
 
@@ -139,28 +138,15 @@ impl TrialCall {
         let info = self.client.as_ref().map(|name| json!({ "name": name, "version": "" }));
         let info = info.map(|info| Bytes::from(info.to_string()));
         let version = ProtocolVersion::LATEST_MODERN;
-        Context {
-            principal: match &self.principal {
-                // As in logs: only users have a colon in their names.
-                Some(name) if name.contains(':') => Principal::User(name.as_str().into()),
-                Some(name) => Principal::Client(name.as_str().into()),
-                None => Principal::Anonymous,
-            },
-            grants: Some(Arc::new(grants)),
-            tokens: None,
-            endpoint: Endpoint { profile: self.profile.clone(), narrowing: None },
-            session: None,
-            sent: None,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            peer: None,
-            transport: "http1",
-            client: Arc::new(Client::new(version, info, Bytes::from_static(b"{}"))),
-            log: None,
-            progress_token: None,
-            trace: Trace::default(),
-            headers: Arc::default(),
-            audit: None,
-        }
+        let principal = match &self.principal {
+            // As in logs: only users have a colon in their names.
+            Some(name) if name.contains(':') => Principal::User(name.as_str().into()),
+            Some(name) => Principal::Client(name.as_str().into()),
+            None => Principal::Anonymous,
+        };
+        let endpoint = Endpoint { profile: self.profile.clone(), narrowing: None };
+        let client = Arc::new(Client::new(version, info, Bytes::from_static(b"{}")));
+        Context { client, ..Context::assumed(principal, Some(Arc::new(grants)), endpoint) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A call's context: principal, client, endpoint and peer address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -224,6 +224,29 @@ pub struct Context {
 }
 
 impl Context {
+    /// Returns the context of a call that is not made: by a Modern client without capabilities, over
+    /// HTTP/1.1 from this machine.
+    pub fn assumed(principal: Principal, grants: Option<Arc<Grants>>, endpoint: Endpoint) -> Self {
+        let version = ProtocolVersion::LATEST_MODERN;
+        Self {
+            principal,
+            grants,
+            tokens: None,
+            endpoint,
+            session: None,
+            sent: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer: None,
+            transport: "http1",
+            client: Arc::new(Client::new(version, None, Bytes::from_static(b"{}"))),
+            log: None,
+            progress_token: None,
+            trace: Trace::default(),
+            headers: Arc::default(),
+            audit: None,
+        }
+    }
+
     /// Notes in the audit log the rule that decides about this call. The first one counts, and
     /// `say` is called only if there is an audit log.
     #[inline]
