@@ -46,9 +46,9 @@ pub(crate) struct OwnCall {
 
 /// A tool of the gateway itself, in a client's view.
 pub(crate) struct FoundOwnTool {
-    tool: Arc<Tool>,
+    pub(crate) tool: Arc<Tool>,
     /// Index of its settings.
-    place: usize,
+    pub(crate) place: usize,
 }
 
 /// Returns the gateway's own tool that a call names; `None` if the tool is a server's, or unknown.
@@ -81,7 +81,7 @@ pub(super) fn reply_of_own_tool(
 }
 
 /// Returns the servers' tools that a tool of the gateway requires, as far as the client has them.
-fn needed_tools(client: &ClientView, place: usize) -> Vec<ToolAddress> {
+pub(super) fn needed_tools(client: &ClientView, place: usize) -> Vec<ToolAddress> {
     let ClientView { snapshot, view, .. } = client;
     let calls = snapshot.config.tools.get(place).map_or(&[][..], |own| &own.calls);
     let needed = calls.iter().filter(|call| !call.optional);
