@@ -19,7 +19,7 @@ use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::identity::{ApiKey, TokenIssuer};
 use crate::mcp::Era;
-use crate::pipeline::Gateway;
+use crate::pipeline::{CallExplanation, CallQuery, Gateway};
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::SinkReport;
@@ -100,6 +100,12 @@ impl StatusReport {
     /// Returns the running configuration.
     pub fn configured(&self) -> Arc<Config> {
         Arc::clone(&self.gateway.snapshots.load().config)
+    }
+
+    /// Explains a call that is not made, with the lines of the running configuration.
+    pub async fn explain_call(&self, query: &CallQuery) -> CallExplanation {
+        let places = self.notes().file.places.clone();
+        self.gateway.explain_call(query, &places).await
     }
 
     /// Notes the expiries of CA certificates for servers and issuers.

@@ -97,3 +97,43 @@ fn over_tcp_a_key_with_a_role_is_needed() {
     trunkline(&["status", "--url", &url]).exits_with(FAILURE).complains_of(&["(unauthenticated)"]);
     ask(&folder.path().join("none")).exits_with(WRONG_USE).complains_of(&["--key-file"]);
 }
+
+#[test]
+fn a_call_is_explained_without_a_request_to_its_server() {
+    let tag = Tag::new();
+    let more = "[clients.ci]\nkey = \"0000000000000000000000000000000000000000000000000000000000000001\"\n\
+        [policy.rules.ci]\nprincipals = [\"ci\"]\nwhen = \"has(arguments.zone) && arguments.zone != 'UTC'\"\n\
+        [audit]\nfile = \"audit.jsonl\"\n";
+    let gateway = Process::start(&format!("{}{more}", clock(&tag)));
+    gateway.ready(&["clock"]);
+    let tool = "clock__now";
+    let refused = beside(&gateway, &["why", "ci", tool, "zone=UTC"]).exits_with(FAILURE);
+    let text = refused.said();
+    for words in [
+        "ci calls clock__now (server clock) in the profile default",
+        "→ refused rules",
+        "\"arguments.zone != 'UTC'\" does",
+        "policy.rules.ci.when",
+        "change the condition or the call",
+        "The call is refused by: rules.",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let rules = ["why", "ci", tool, "zone=CET", "--json"];
+    let allowed: Value = serde_json::from_str(&beside(&gateway, &rules).said()).unwrap();
+    let gates = allowed["gates"].as_array().unwrap();
+    let rules = gates.iter().find(|gate| gate["gate"] == "rules").unwrap();
+    assert_eq!(rules["verdict"], "passes", "{allowed}");
+    beside(&gateway, &["why", "ci", tool, "zone"]).exits_with(WRONG_USE).complains_of(&["KEY=VALUE"]);
+    beside(&gateway, &["why", "ci"]).exits_with(WRONG_USE);
+    let record = "{\"id\":\"r-7\",\"principal\":\"ci\",\"profile\":\"default\",\
+        \"tool\":\"clock__now\",\"arguments\":{\"zone\":\"UTC\"}}\n";
+    std::fs::write(gateway.folder().join("audit.jsonl.1"), record).unwrap();
+    beside(&gateway, &["why", "--from-audit", "r-7"])
+        .exits_with(FAILURE)
+        .prints(&["ci calls clock__now", "→ refused rules"]);
+    beside(&gateway, &["why", "--from-audit", "r-8"])
+        .exits_with(FAILURE)
+        .complains_of(&["no call of a known client with the id r-8"]);
+}

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::admin::{RefreshReport, Status};
 use crate::config::AdminRole::{self, Operator, Viewer};
+use crate::pipeline::{CallExplanation, CallQuery};
 
 use super::request::{EndpointAnswer, EndpointRequest};
 use super::{openapi, resources};
@@ -115,6 +116,11 @@ impl ApiEndpoint {
         Self { parameters, ..self }
     }
 
+    /// Sets the type of the body.
+    const fn reads<T: JsonSchema>(self) -> Self {
+        Self { body: Some(schema_of::<T>), ..self }
+    }
+
     /// Sets the type of the answer, and the function that answers.
     const fn answers<T: JsonSchema>(self, answer: AnswerRequest) -> Self {
         Self { response: schema_of::<T>, answer, ..self }
@@ -136,6 +142,11 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
         .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
         .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
+    ApiEndpoint::post("/why", "Evaluates a call against every check without making it")
+        .reads::<CallQuery>()
+        .answers::<CallExplanation>(|request| {
+            Box::pin(resources::explanations::explain_call(request))
+        }),
 ];
 
 const SERVER_PARAMETER: EndpointParameter =

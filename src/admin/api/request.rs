@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::admin::{StatusReport, json};
 use crate::downstream::Body;
@@ -16,6 +18,8 @@ pub(super) struct EndpointRequest {
     pub(super) report: Arc<StatusReport>,
     /// The values of the path's parameters, and those of the query.
     pub(super) arguments: Vec<(String, String)>,
+    /// The body; empty for a request that reads.
+    pub(super) body: Bytes,
 }
 
 /// The answer of an endpoint.
@@ -26,6 +30,15 @@ impl EndpointRequest {
     pub(super) fn argument(&self, name: &str) -> Option<&str> {
         let mut found = self.arguments.iter().filter(|(key, _)| key == name);
         found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ProblemCode::InvalidRequest`].
+    pub(super) fn read_body<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
+        let read = serde_json::from_slice(&self.body);
+        read.map_err(|error| ApiProblem::invalid(format!("the body is not valid: {error}")))
     }
 }
 

@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +13,7 @@ use serde::Deserialize;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use crate::call::ServerName;
+use crate::cli::audit_records::{audit_files, read_records};
 use crate::cli::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, printable, report_error,
     write_to_stdout,
@@ -81,14 +81,7 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
     if !args.logs.is_empty() {
         return Ok(args.logs.clone());
     }
-    let file = config.audit.file.as_ref().ok_or(ReportError::NoLog)?;
-    let earlier = (1..=config.audit.keep).map(|number| {
-        let mut name = file.clone().into_os_string();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    });
-    let earlier = earlier.take_while(|path| path.exists());
-    Ok([file.clone()].into_iter().chain(earlier).collect())
+    audit_files(&config.audit).ok_or(ReportError::NoLog)
 }
 
 /// Returns the patterns that already hide tools: the printed lines include them.
@@ -127,25 +120,17 @@ struct LoggedRecord {
 fn read_logs(paths: &[PathBuf], since: Timestamp) -> Result<LoggedUsage, ReportError> {
     let mut usage = LoggedUsage::default();
     for path in paths {
-        let read = File::open(path).and_then(|file| usage.read(BufReader::new(file), since));
+        let read = read_records(path, |record| usage.add(record, since));
         read.map_err(|source| ReportError::Read { path: path.clone(), source })?;
     }
     Ok(usage)
 }
 
 impl LoggedUsage {
-    fn read(&mut self, mut log: impl BufRead, since: Timestamp) -> io::Result<()> {
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = (&mut log).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-            if read == 0 {
-                return Ok(());
-            }
-            match serde_json::from_slice::<LoggedRecord>(&line) {
-                Ok(record) => self.count(record, since),
-                Err(_) => self.unreadable += 1,
-            }
+    fn add(&mut self, record: Option<LoggedRecord>, since: Timestamp) {
+        match record {
+            Some(record) => self.count(record, since),
+            None => self.unreadable += 1,
         }
     }
 
@@ -268,6 +253,3 @@ impl UnusedTools<'_> {
         let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");
     }
 }
-
-/// Maximum bytes of a line in a log.
-const MAX_LINE_BYTES: u64 = 4 << 20;

@@ -7,7 +7,7 @@
 mod connection;
 mod error;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -69,6 +69,11 @@ impl GatewayOption {
             Some(config) => Self { config, ..self },
             None => self,
         }
+    }
+
+    /// Returns the path of the configuration.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
     }
 
     /// Sends a request to the running gateway, and returns the document of the answer.

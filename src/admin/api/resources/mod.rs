@@ -2,5 +2,6 @@
 //! endpoints. They read the running gateway, and know no path and no role: those are in the table of
 //! endpoints.
 
+pub(super) mod explanations;
 pub(super) mod overview;
 pub(super) mod servers;

@@ -1,0 +1,45 @@
+//! Reads the records of an audit log, for commands that evaluate them.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use crate::config::AuditConfig;
+
+/// Returns the configured file and its rotated predecessors, newest first; `None` without a file.
+pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
+    let file = audit.file.as_ref()?;
+    let earlier = (1..=audit.keep).map(|number| {
+        let mut name = file.clone().into_os_string();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    });
+    let earlier = earlier.take_while(|path| path.exists());
+    Some([file.clone()].into_iter().chain(earlier).collect())
+}
+
+/// Reads the records of a file. `see` is called for each line; `None` stands for one that is not a
+/// record.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn read_records<T: DeserializeOwned>(
+    path: &Path,
+    mut see: impl FnMut(Option<T>),
+) -> io::Result<()> {
+    let mut log = BufReader::new(File::open(path)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut log).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        see(serde_json::from_slice(&line).ok());
+    }
+}
+
+/// Limit of the bytes of a line.
+const MAX_LINE_BYTES: u64 = 4 << 20;
