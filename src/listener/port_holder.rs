@@ -17,6 +17,11 @@ impl fmt::Display for PortHolder {
 }
 
 impl PortHolder {
+    /// Returns true if it is a process of this program.
+    pub fn is_this_program(&self) -> bool {
+        self.command == "trunkline"
+    }
+
     /// Finds the process that listens on the port of an address, among those that this user may
     /// inspect. Linux only.
     pub(super) fn find(address: SocketAddr) -> Option<Self> {

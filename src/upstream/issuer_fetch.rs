@@ -106,6 +106,17 @@ async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
     }
 }
 
+/// Fetches the keys of an issuer once, and returns their number.
+///
+/// # Errors
+/// The reason, as a sentence.
+pub async fn try_issuer_keys(source: &KeySource) -> Result<usize, String> {
+    let fetched = fetch(source, &FileReader::default()).await;
+    let keys =
+        fetched.map_err(|fault| clip(&error_chain(&fault), MAX_SHOWN_FAULT_BYTES).to_owned());
+    keys.map(|keys| keys.key_count())
+}
+
 async fn fetch(source: &KeySource, files: &FileReader) -> Result<KeySet, KeyFetchFault> {
     let document = match &source.place {
         KeyPlace::File(path) => {

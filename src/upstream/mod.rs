@@ -27,7 +27,7 @@ mod transport;
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use interaction::parking;
-pub use issuer_fetch::follow_issuers;
+pub use issuer_fetch::{follow_issuers, try_issuer_keys};
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
 pub use notifications::{

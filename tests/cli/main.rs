@@ -15,6 +15,7 @@
 mod audit;
 mod certificates;
 mod commands;
+mod doctor;
 mod import;
 mod log;
 mod mistakes;

@@ -108,7 +108,7 @@ impl KnownClient {
     }
 
     /// Returns its files that exist.
-    pub(crate) fn existing_files(&self, folders: &UserFolders) -> Vec<PathBuf> {
+    pub fn existing_files(&self, folders: &UserFolders) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = Vec::new();
         for path in self.places.iter().filter_map(|place| place.path(folders)) {
             if path.exists() && !files.contains(&path) {
