@@ -9,10 +9,13 @@ pub mod serve;
 
 mod add;
 mod audit;
+mod audit_records;
 mod bench;
 mod check;
+mod columns;
 mod completions;
 mod definitions;
+mod doctor;
 mod edited;
 mod export;
 mod import;
@@ -24,6 +27,7 @@ mod programs;
 mod running;
 mod status;
 mod stdio;
+mod why;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -65,8 +69,12 @@ enum CliCommand {
     Stdio(stdio::StdioArgs),
     /// Show the servers of the running gateway, and everything that needs an operator
     Status(status::StatusArgs),
+    /// Explain which check refuses a call, with the setting and the change that would allow it
+    Why(Box<why::WhyArgs>),
     /// Check a configuration without running it, and print every fault with its line and key
     Check(check::CheckArgs),
+    /// Check the surroundings of the gateway: programs, ports, certificates, providers and others
+    Doctor(doctor::DoctorArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
     /// Create a development CA and certificates signed by it
@@ -182,7 +190,9 @@ pub fn run() -> ExitCode {
         CliCommand::Serve(common) => serve::run(common),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
         CliCommand::Status(args) => status::show_status(args),
+        CliCommand::Why(args) => why::explain(*args),
         CliCommand::Check(args) => check::check_config(&args),
+        CliCommand::Doctor(args) => doctor::run(&args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@
 //! view without a profile, a query, rights or lists for certain clients is compiled with the
 //! snapshot, the others when they are first needed. `identity` authenticates callers, and `policy` admits calls.
 
+mod consequences;
 mod diff;
 mod embeddings;
 mod endpoint;
@@ -16,6 +17,10 @@ mod measures;
 mod publish;
 mod views;
 
+pub use consequences::{
+    AffectedServer, CallReplay, ChangedDecision, ClientToolChanges, ConfigConsequences,
+    ProfileTokenChange, RecordedCall, ReplayReport,
+};
 pub use diff::{ReloadPlan, plan};
 pub use embeddings::{Embedder, EmbedderReport};
 pub use losses::{LossFault, ProtectionLoss, find_losses};

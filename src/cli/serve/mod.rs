@@ -50,7 +50,7 @@ use super::{
     ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, print_error,
     report_error,
 };
-pub use reload::Reloader;
+pub use reload::{ConfigPlan, PlanError, Reloader};
 
 /// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 //! last, and keeps the old one on any fault.
 
 mod changes;
+mod planned;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
 use changes::ReloadChanges;
 
+use planned::PlannedConfig;
+pub use planned::{ConfigPlan, PlanError};
+
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
     pub(super) common: CommonArgs,
@@ -46,6 +50,8 @@ pub struct Reloader {
     environment: Arc<dyn Environment + Send + Sync>,
     pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
+    /// The last plan, until it is applied.
+    planned: parking_lot::Mutex<Option<PlannedConfig>>,
     /// Files named by a rejected configuration: a change of one may correct it.
     refused: parking_lot::Mutex<Vec<PathBuf>>,
     /// Time at which refused certificates are valid.
@@ -70,6 +76,7 @@ impl Running {
             environment: Arc::new(SystemEnvironment),
             reader: FileReader::default(),
             one_at_a_time: Mutex::new(()),
+            planned: parking_lot::Mutex::default(),
             refused: parking_lot::Mutex::default(),
             valid_from: watch::Sender::new(None),
             read: parking_lot::Mutex::default(),
@@ -96,6 +103,8 @@ struct RejectedFiles {
 enum ReloadCause {
     /// An operator, by SIGHUP or by the API.
     Operator,
+    /// An operator who has seen the consequences.
+    Plan(Box<PlannedConfig>),
     /// The watcher, for files that had these stamps.
     Watch(FileStamps),
 }
@@ -115,7 +124,7 @@ enum ReloadRefusal {
     Faults(Vec<String>),
     /// It weakens protection.
     Weakens(Vec<ProtectionLoss>),
-    /// A file changed while it was read.
+    /// A file changed while it was read, or the configuration since it was planned.
     Unsettled,
 }
 
@@ -274,8 +283,7 @@ impl Reloader {
             };
             let rest = at.duration_since(wall_time());
             if rest.is_negative() || rest.is_zero() {
-                self.valid_from.send_replace(None);
-                return;
+                        return;
             }
             // In steps, because the clock may be set.
             let rest = Duration::try_from(rest).unwrap_or_default();
@@ -313,7 +321,7 @@ impl Reloader {
         *self.read.lock() = None;
         let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
         let stamps = match cause {
-            ReloadCause::Operator => FileStamps::new(),
+            ReloadCause::Operator | ReloadCause::Plan(_) => FileStamps::new(),
             ReloadCause::Watch(stamps) => stamps.clone(),
         };
         let read = move || {
@@ -339,6 +347,13 @@ impl Reloader {
         loaded: LoadedFiles,
         cause: &ReloadCause,
     ) -> Result<ReloadReport, ReloadRefusal> {
+        self.valid_from.send_replace(None);
+        let generation = self.gateway.snapshots.load().generation;
+        if let ReloadCause::Plan(planned) = cause
+            && !planned.is_for(&loaded.config, generation)
+        {
+            return Err(ReloadRefusal::Unsettled);
+        }
         self.valid_from.send_replace(None);
         self.check_certificates(&loaded)?;
         let LoadedFiles { config, listeners, source } = loaded;

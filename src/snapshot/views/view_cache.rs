@@ -168,6 +168,11 @@ pub(crate) struct VersionedKey<'a> {
 }
 
 impl ViewCache {
+    /// Returns the builder of the views.
+    pub(crate) fn maker(&self) -> &ViewBuilder {
+        &self.maker
+    }
+
     pub(crate) fn new(maker: ViewBuilder, config: &Config) -> Self {
         let each = if config.share_of(MAX_CACHED_VIEWS) < MAX_CACHED_VIEWS {
             MAX_VIEWS_PER_CLIENT

@@ -1,0 +1,103 @@
+//! A recorded audit log with a known outcome under a new configuration.
+
+use super::*;
+use crate::config::{Config, ConfigSource, SystemEnvironment};
+
+fn config(text: &str) -> Config {
+    let bytes = text.as_bytes().to_vec();
+    let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+    Config::read(&source, &SystemEnvironment).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// A record of a call, as the audit log has it.
+fn record(principal: &str, profile: &str, tool: &str, arguments: &str) -> String {
+    format!(
+        "{{\"seq\":1,\"time\":\"2026-11-20T10:00:00.000000Z\",\"id\":\"r-1\",\"event\":\"call\",\
+         \"principal\":\"{principal}\",\"profile\":\"{profile}\",\"method\":\"tools/call\",\
+         \"tool\":\"s__{tool}\",\"native_tool\":\"{tool}\",\"server\":\"s\",\"decision\":\"allow\"\
+         {arguments}}}"
+    )
+}
+
+fn replay(before: &str, after: &str, records: &[String]) -> ReplayReport {
+    let (before, after) = (config(before), config(after));
+    let mut replay = CallReplay::new(&before, &after);
+    records.iter().for_each(|line| replay.add(&serde_json::from_str(line).unwrap()));
+    replay.finish()
+}
+
+const KEYS: &str = "\
+    [clients.ann]\nkey = \"0000000000000000000000000000000000000000000000000000000000000001\"\n\
+    groups = [\"builders\"]\n\
+    [clients.bob]\nkey = \"0000000000000000000000000000000000000000000000000000000000000002\"\n\
+    [issuers.corp]\nissuer = \"https://login.example.com\"\njwks_file = \"/jwks.json\"\n\
+    [servers.s]\ncommand = \"x\"\n";
+
+const URL: &str = "[gateway]\npublic_url = \"https://gateway.example.com\"\n";
+
+#[test]
+fn recorded_calls_that_would_be_decided_differently_are_counted_by_caller_and_rule() {
+    let before = format!("{URL}{KEYS}[profiles.p]\n");
+    let after = format!(
+        "{URL}{KEYS}tools.deny = [\"drop\"]\n[profiles.p]\ntools = [\"s__read\"]\n\
+         [policy.rules.builders]\ngroups = [\"builders\"]\n\
+         [policy.rules.readers]\ntools = [\"s__read\"]\n\
+         [policy.rules.not_main]\neffect = \"deny\"\ntools = [\"s__push\"]\n\
+         when = \"arguments.branch == 'main'\"\n"
+    );
+    let arguments = |json: &str| format!(",\"arguments\":{json}");
+    let records = [
+        // The same decision.
+        record("ann", "default", "read", ""),
+        record("bob", "default", "read", ""),
+        record("ann", "default", "push", &arguments("{\"branch\":\"x\"}")),
+        // Denied by a rule with the recorded arguments.
+        record("ann", "default", "push", &arguments("{\"branch\":\"main\"}")),
+        record("ann", "default", "push", &arguments("{\"branch\":\"main\",\"n\":1}")),
+        // No rule allows it.
+        record("bob", "default", "write", ""),
+        // Hidden by the server's settings, and by the profile.
+        record("ann", "default", "drop", ""),
+        record("ann", "p", "write", ""),
+        // The arguments are not recorded, redacted, or cut.
+        record("ann", "default", "push", ""),
+        record("ann", "default", "push", &arguments("{\"branch\":\"[redacted]\"}")),
+        record("ann", "default", "push", &arguments("{\"branch\":\"ma⟨9 bytes⟩\"}")),
+        // The groups of a user are not recorded.
+        record("corp:carl", "default", "write", ""),
+    ];
+    let changed = |caller: &str, tool: &str, rule: &str, calls| ChangedDecision {
+        caller: caller.into(),
+        tool: format!("s__{tool}"),
+        is_allowed: false,
+        rule: rule.into(),
+        calls,
+    };
+    let expected = ReplayReport {
+        unchanged: 3,
+        changed: vec![
+            changed("ann", "drop", "servers.s.tools", 1),
+            changed("ann", "push", "not_main", 2),
+            changed("ann", "write", "profiles.p", 1),
+            changed("bob", "write", "policy.rules", 1),
+        ],
+        without_arguments: 3,
+        without_token: 1,
+    };
+    assert_eq!(replay(&before, &after, &records), expected);
+    // The way back allows the same calls.
+    let back = replay(&after, &before, &records);
+    assert!(back.changed.iter().all(|change| change.is_allowed), "{back:?}");
+    assert_eq!((back.unchanged, back.without_arguments), (3, 3));
+}
+
+#[test]
+fn records_of_other_events_and_clients_that_are_gone_are_told_apart() {
+    let keys = KEYS.replace("[clients.bob]", "[clients.rob]");
+    let list = record("bob", "default", "read", "").replace("\"call\"", "\"list\"");
+    let records = [list, record("bob", "default", "read", "")];
+    let report = replay(&format!("{URL}{KEYS}"), &format!("{URL}{keys}"), &records);
+    assert_eq!(report.unchanged, 0);
+    let [gone] = &report.changed[..] else { panic!("{report:?}") };
+    assert_eq!((gone.rule.as_str(), gone.calls, gone.is_allowed), ("clients", 1, false));
+}

@@ -1,0 +1,139 @@
+//! Plans: the consequences of a configuration before it is applied, and a reload of exactly one plan.
+
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use trunkline::cli::serve::{ConfigPlan, PlanError};
+use trunkline::telemetry::metrics::ReloadOutcome;
+
+use crate::support::gateway::Builder;
+use crate::support::{Gateway, Upstream, client_table};
+
+/// A record of a call in an audit log.
+fn record(days_ago: i64, principal: &str, tool: &str, arguments: &str) -> String {
+    let time = Timestamp::now() - SignedDuration::from_hours(24 * days_ago);
+    format!(
+        "{{\"time\":\"{time}\",\"event\":\"call\",\"principal\":\"{principal}\",\
+         \"profile\":\"default\",\"method\":\"tools/call\",\"tool\":\"s__{tool}\",\
+         \"native_tool\":\"{tool}\",\"server\":\"s\"{arguments}}}\n"
+    )
+}
+
+fn builder(upstream: &Upstream, server: &str, more: &str) -> Builder {
+    Gateway::with("s", upstream.http() + server)
+        .toml(&client_table("ann", "a", ""))
+        .toml("[audit]\nfile = \"audit.jsonl\"")
+        .toml(more)
+}
+
+/// Plans another configuration in the folder of a gateway.
+async fn plan(gateway: &Gateway, builder: &Builder) -> ConfigPlan {
+    std::fs::write(gateway.folder().join("gateway.toml"), builder.text()).unwrap();
+    gateway.reloader.plan(30).await
+}
+
+#[tokio::test]
+async fn a_plan_has_the_consequences_for_servers_clients_protections_and_recorded_calls() {
+    let upstream = Upstream::modern().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for line in [
+        record(1, "ann", "echo", ""),
+        record(2, "ann", "count", ",\"arguments\":{\"n\":1}"),
+        record(2, "ann", "count", ",\"arguments\":{\"n\":7}"),
+        record(3, "ann", "count", ""),
+        record(4, "ann", "fail", ""),
+        record(5, "ann", "fail", ""),
+        // Too old.
+        record(40, "ann", "fail", ""),
+    ] {
+        let _ = write!(log, "{line}");
+    }
+    log.push_str("not a record\n");
+    std::fs::write(folder.path().join("audit.jsonl.1"), log).unwrap();
+    let rules =
+        "[policy.rules.all]\n[policy.rules.never]\neffect = \"deny\"\ntools = [\"s__hold\"]";
+    let gateway = builder(&upstream, "", rules).server("old", upstream.http());
+    let gateway = gateway.in_folder(folder).start().await;
+
+    let rules = "[policy.rules.all]\n\
+        [policy.rules.seven]\neffect = \"deny\"\ntools = [\"s__count\"]\nwhen = \"arguments.n == 7\"";
+    let server = "tools.deny = [\"fail\"]\ntools.echo.name = \"mirror\"";
+    let after = builder(&upstream, server, rules).server("new", upstream.http());
+    let planned = plan(&gateway, &after).await;
+    assert_eq!((&planned.faults[..], planned.is_unchanged), (&[][..], false));
+    let consequences = &planned.consequences;
+    assert_eq!(consequences.added, ["new"]);
+    let removed: Vec<_> = consequences.removed.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!((removed, consequences.restarted.len()), (vec!["old"], 0));
+    assert!(
+        consequences.weakened.iter().any(|loss| loss.contains("policy.rules.never")),
+        "{consequences:?}"
+    );
+    let [ann] = &consequences.clients[..] else { panic!("{consequences:?}") };
+    assert_eq!((ann.client.as_str(), ann.profile.as_str()), ("ann", "default"));
+    assert_eq!(ann.gained, ["s__hold"]);
+    assert!(
+        ann.lost.contains(&"s__fail".to_owned()) && ann.lost.contains(&"old__echo".to_owned()),
+        "{ann:?}"
+    );
+    assert_eq!(json!(ann.renamed), json!([{ "before": "s__echo", "after": "mirror" }]));
+    let [tokens] = &consequences.profiles[..] else { panic!("{consequences:?}") };
+    assert!(tokens.before > tokens.after, "{tokens:?}");
+
+    let calls = planned.calls.as_ref().unwrap();
+    assert_eq!((calls.unchanged, calls.without_arguments, calls.without_token), (2, 1, 0));
+    let changed = json!([
+        { "caller": "ann", "tool": "s__count", "is_allowed": false, "rule": "seven", "calls": 1 },
+        { "caller": "ann", "tool": "s__fail", "is_allowed": false, "rule": "servers.s.tools", "calls": 2 },
+    ]);
+    assert_eq!(json!(calls.changed), changed);
+    // A plan changes nothing.
+    assert!(
+        !gateway.modern().key("a").call("s__fail", json!({})).await.answer()["result"].is_null()
+    );
+}
+
+#[tokio::test]
+async fn a_reload_with_the_digest_of_a_plan_applies_this_plan_and_nothing_else() {
+    let upstream = Upstream::modern().await;
+    let gateway = builder(&upstream, "", "").start().await;
+    let reload_if = async |digest: &str| gateway.reloader.reload_if(digest).await;
+    let unknown = |digest: &str| Err(PlanError::Unknown { digest: digest.to_owned() });
+    assert_eq!(reload_if("0000").await, unknown("0000"));
+
+    let hidden = builder(&upstream, "tools.deny = [\"fail\"]", "");
+    let first = plan(&gateway, &hidden).await.digest.unwrap();
+    // The file changes after the plan was shown.
+    let other = builder(&upstream, "tools.deny = [\"echo\"]", "");
+    std::fs::write(gateway.folder().join("gateway.toml"), other.text()).unwrap();
+    assert_eq!(reload_if(&first).await, Err(PlanError::Outdated));
+    assert!(!gateway.modern().key("a").call("s__echo", json!({})).await.is_error());
+
+    // The running configuration changes after the plan was shown.
+    let second = plan(&gateway, &hidden).await.digest.unwrap();
+    assert_eq!(
+        gateway.reload(builder(&upstream, "rate = \"9/s\"", "")).await,
+        ReloadOutcome::Applied
+    );
+    std::fs::write(gateway.folder().join("gateway.toml"), hidden.text()).unwrap();
+    assert_eq!(reload_if(&second).await, Err(PlanError::Outdated));
+
+    let third = plan(&gateway, &hidden).await.digest.unwrap();
+    assert_eq!(reload_if(&third).await, Ok(ReloadOutcome::Applied));
+    let names = gateway.modern().key("a").tool_names().await;
+    assert!(!names.contains(&"s__fail".to_owned()), "{names:?}");
+    assert_eq!(reload_if(&third).await, unknown(&third), "a plan is applied once");
+}
+
+#[tokio::test]
+async fn a_plan_of_a_file_with_faults_has_the_faults_and_no_digest() {
+    let upstream = Upstream::modern().await;
+    let gateway = builder(&upstream, "", "").start().await;
+    let planned = plan(&gateway, &builder(&upstream, "nonsense = 1", "")).await;
+    assert_eq!(planned.digest, None);
+    assert!(planned.faults[0].contains("servers.s.nonsense"), "{planned:?}");
+    let same = plan(&gateway, &builder(&upstream, "", "")).await;
+    assert!(same.is_unchanged && same.digest.is_some(), "{same:?}");
+}
