@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -41,8 +41,8 @@ use super::{
     DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding,
     EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, InstanceOwner, InstanceStatus,
     IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshReport, RefreshRequestError,
-    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    SinkStatus, Status, StatusSource, ToolsPage,
+    ReloadControl, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus,
+    ServerTransport, SinkStatus, Status, StatusSource, ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -52,6 +52,8 @@ pub struct StatusReport {
     started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
     loads: Notify,
+    /// Reads the configuration file, in a process that has one.
+    pub(super) control: OnceLock<Weak<dyn ReloadControl>>,
 }
 
 /// The file of a configuration that is loaded.
@@ -79,7 +81,8 @@ impl StatusReport {
     /// Creates a report on a gateway that has just started.
     pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>) -> Arc<Self> {
         let (notes, loads) = (Mutex::default(), Notify::new());
-        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes, loads })
+        let control = OnceLock::new();
+        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes, loads, control })
     }
 
     /// Notes the file that the configuration came from.

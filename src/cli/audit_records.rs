@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::config::AuditConfig;
 
 /// Returns the configured file and its rotated predecessors, newest first; `None` without a file.
+/// The first may not exist yet.
 pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
     let file = audit.file.as_ref()?;
     let earlier = (1..=audit.keep).map(|number| {

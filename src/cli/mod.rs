@@ -21,6 +21,7 @@ mod export;
 mod import;
 mod key;
 mod login;
+mod plan;
 mod policy;
 mod preview;
 mod programs;
@@ -75,6 +76,10 @@ enum CliCommand {
     Check(check::CheckArgs),
     /// Check the surroundings of the gateway: programs, ports, certificates, providers and others
     Doctor(doctor::DoctorArgs),
+    /// Show the consequences of the configuration file for the running gateway
+    Plan(plan::PlanArgs),
+    /// Have the running gateway read its configuration file again
+    Reload(plan::ReloadArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
     /// Create a development CA and certificates signed by it
@@ -193,6 +198,8 @@ pub fn run() -> ExitCode {
         CliCommand::Why(args) => why::explain(*args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Doctor(args) => doctor::run(&args),
+        CliCommand::Plan(args) => plan::show_plan(args),
+        CliCommand::Reload(args) => plan::reload(args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

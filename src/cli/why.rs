@@ -171,8 +171,9 @@ fn read_pairs(pairs: &[String]) -> Result<Map<String, Value>, CallQueryError> {
 /// Finds a call in the audit log. Arguments that are not recorded are left out.
 fn find_logged(id: &str, audit: &crate::config::AuditConfig) -> Result<Value, CallQueryError> {
     let mut found = None;
-    for file in audit_files(audit).ok_or(CallQueryError::NoLog)? {
-        read_records(&file, |record: Option<LoggedCall>| {
+    let files = audit_files(audit).ok_or(CallQueryError::NoLog)?;
+    for file in files.iter().filter(|file| file.exists()) {
+        read_records(file, |record: Option<LoggedCall>| {
             found = found.take().or(record.filter(|record| record.id == id));
         })?;
     }

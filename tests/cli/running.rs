@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::process::{Process, TRUNKLINE, Tag, eventually};
+use super::process::{Process, TRUNKLINE, Tag, eventually, text};
 use super::{DONE, FAILURE, Ran, WRONG_USE, clock, file, trunkline};
 
 /// Exit code of a command that finds no gateway.
@@ -125,7 +125,9 @@ fn a_call_is_explained_without_a_request_to_its_server() {
     let gates = allowed["gates"].as_array().unwrap();
     let rules = gates.iter().find(|gate| gate["gate"] == "rules").unwrap();
     assert_eq!(rules["verdict"], "passes", "{allowed}");
-    beside(&gateway, &["why", "ci", tool, "zone"]).exits_with(WRONG_USE).complains_of(&["KEY=VALUE"]);
+    beside(&gateway, &["why", "ci", tool, "zone"])
+        .exits_with(WRONG_USE)
+        .complains_of(&["KEY=VALUE"]);
     beside(&gateway, &["why", "ci"]).exits_with(WRONG_USE);
     let record = "{\"id\":\"r-7\",\"principal\":\"ci\",\"profile\":\"default\",\
         \"tool\":\"clock__now\",\"arguments\":{\"zone\":\"UTC\"}}\n";
@@ -136,4 +138,50 @@ fn a_call_is_explained_without_a_request_to_its_server() {
     beside(&gateway, &["why", "--from-audit", "r-8"])
         .exits_with(FAILURE)
         .complains_of(&["no call of a known client with the id r-8"]);
+}
+
+#[test]
+fn a_plan_is_shown_and_applied_by_its_digest() {
+    let tag = Tag::new();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    let text = text(&clock(&tag)).replace("drain = ", "reload = \"off\"\ndrain = ");
+    std::fs::write(&config, text).unwrap();
+    let gateway = Process::start_with(folder, &config, &[]);
+    gateway.ready(&["clock"]);
+    beside(&gateway, &["plan"])
+        .exits_with(DONE)
+        .prints(&["The file has the running configuration."]);
+    let written = std::fs::read_to_string(gateway.config()).unwrap();
+    let hidden =
+        format!("{written}tools.deny = [\"now\"]\n[servers.more]\ncommand = \"trunkline\"\n");
+    std::fs::write(gateway.config(), hidden).unwrap();
+    let text = beside(&gateway, &["plan"]).exits_with(FAILURE).said();
+    for words in [
+        "+ server more",
+        "anonymous, profile default:",
+        "  - tool clock__now",
+        "Calls are not recorded",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 92), "{text}");
+    let json = beside(&gateway, &["plan", "--json"]).exits_with(FAILURE);
+    let json: Value = serde_json::from_str(&json.said()).unwrap();
+    let digest = json["digest"].as_str().unwrap();
+    assert!(text.contains(&format!("trunkline reload --if {digest}")), "{text}");
+    beside(&gateway, &["reload", "--if", "0000"])
+        .exits_with(FAILURE)
+        .complains_of(&["(plan_outdated)"]);
+    // That attempt has dropped the plan.
+    beside(&gateway, &["plan"]).exits_with(FAILURE);
+    beside(&gateway, &["reload", "--if", digest, "--wait"])
+        .exits_with(DONE)
+        .prints(&["the configuration is applied"]);
+    beside(&gateway, &["reload"]).exits_with(DONE).prints(&["the configuration has not changed"]);
+    std::fs::write(gateway.config(), format!("{written}nonsense = 1\n")).unwrap();
+    beside(&gateway, &["plan"]).exits_with(FAILURE).prints(&["fault: ", "nonsense"]);
+    beside(&gateway, &["reload"])
+        .exits_with(FAILURE)
+        .complains_of(&["nonsense", "the running configuration is kept: the file is rejected"]);
 }

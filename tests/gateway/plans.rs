@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use trunkline::cli::serve::{ConfigPlan, PlanError};
+use trunkline::admin::{ConfigPlan, PlanError};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::Builder;

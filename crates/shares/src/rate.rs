@@ -53,7 +53,7 @@ impl Bucket {
     /// # Errors
     /// The limit is reached.
     pub fn look(&self, cost: NonZeroU32, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        judge_batch(self.looking.check_n(cost), name)
+        judge_batch(self.looking.check_n(cost).ok(), name)
     }
 
     /// Takes one permit. `name` names the limit in the failure.
@@ -75,7 +75,7 @@ impl Bucket {
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        judge_batch(self.limiter.check_n(cost), name)
+        judge_batch(self.limiter.check_n(cost).ok(), name)
     }
 }
 
@@ -152,7 +152,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         if before % CHECKS_PER_SWEEP == CHECKS_PER_SWEEP - 1 {
             self.sweep();
         }
-        judge_batch(self.limiter.check_key_n(key, cost), name)
+        judge_batch(self.limiter.check_key_n(key, cost).ok(), name)
     }
 
     /// Checks that the bucket of a key has the permits of a call, and takes none.
@@ -165,7 +165,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        judge_batch(self.looking.check_key_n(key, cost), name)
+        judge_batch(self.looking.check_key_n(key, cost).ok(), name)
     }
 
     /// Returns the permits in the bucket of a key.
@@ -201,17 +201,17 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the failure of a call that a limiter refuses.
+/// Returns the failure of a call that a limiter refuses; `None` stands for a cost beyond the
+/// bucket's capacity, which the configuration refuses.
 #[inline]
-fn judge_batch<E>(
-    checked: Result<Result<(), LimiterRefusal>, E>,
+fn judge_batch(
+    checked: Option<Result<(), LimiterRefusal>>,
     name: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     match checked {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(until)) => Err(over_limit(name(), wait_until(&until))),
-        // The configuration refuses costs beyond a bucket's capacity.
-        Err(_) => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
+        Some(Ok(())) => Ok(()),
+        Some(Err(until)) => Err(over_limit(name(), wait_until(&until))),
+        None => Err(over_limit(name(), UNREACHABLE_RATE_WAIT)),
     }
 }
 

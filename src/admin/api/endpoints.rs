@@ -6,11 +6,12 @@ use std::pin::Pin;
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::admin::{RefreshReport, Status};
-use crate::config::AdminRole::{self, Operator, Viewer};
+use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, Status};
+use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery};
 
 use super::request::{EndpointAnswer, EndpointRequest};
+use super::resources::configuration::PlanRequest;
 use super::{openapi, resources};
 
 /// An endpoint.
@@ -32,6 +33,8 @@ pub(super) struct ApiEndpoint {
     pub(super) response: WriteSchema,
     /// Answers a request.
     pub(super) answer: AnswerRequest,
+    /// True if each request is recorded with its operator.
+    pub(super) is_recorded: bool,
 }
 
 /// Writes the schema of a type.
@@ -104,16 +107,28 @@ impl ApiEndpoint {
             body: None,
             response: schema_of::<serde_json::Value>,
             answer: |_| Box::pin(async { Err(super::unknown_path()) }),
+            is_recorded: false,
         }
     }
 
     const fn post(path: &'static str, summary: &'static str) -> Self {
-        Self { method: ApiMethod::Post, role: Operator, ..Self::get(path, summary) }
+        let read = Self::get(path, summary);
+        Self { method: ApiMethod::Post, role: Operator, is_recorded: true, ..read }
+    }
+
+    /// An endpoint with a body that changes nothing.
+    const fn evaluate(path: &'static str, summary: &'static str) -> Self {
+        Self { is_recorded: false, ..Self::post(path, summary) }
     }
 
     /// Sets the parameters.
     const fn takes(self, parameters: &'static [EndpointParameter]) -> Self {
         Self { parameters, ..self }
+    }
+
+    /// Sets the least role.
+    const fn needs(self, role: AdminRole) -> Self {
+        Self { role, ..self }
     }
 
     /// Sets the type of the body.
@@ -142,7 +157,14 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
         .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
         .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
-    ApiEndpoint::post("/why", "Evaluates a call against every check without making it")
+    ApiEndpoint::evaluate("/configuration/plan", "The consequences of the configuration file")
+        .reads::<PlanRequest>()
+        .answers::<ConfigPlan>(|request| Box::pin(resources::configuration::plan_reload(request))),
+    ApiEndpoint::post("/configuration/reload", "Reads the file again, or applies exactly one plan")
+        .needs(Admin)
+        .reads::<ReloadRequest>()
+        .answers::<ReloadAnswer>(|request| Box::pin(resources::configuration::reload(request))),
+    ApiEndpoint::evaluate("/why", "Evaluates a call against every check without making it")
         .reads::<CallQuery>()
         .answers::<CallExplanation>(|request| {
             Box::pin(resources::explanations::explain_call(request))

@@ -50,7 +50,7 @@ use super::{
     ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, print_error,
     report_error,
 };
-pub use reload::{ConfigPlan, PlanError, Reloader};
+pub use reload::Reloader;
 
 /// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
     };
     let ended = runtime.block_on(async {
         let running = Running::start(config, &common.config.path, guardian()).await?;
-        let reloader = Arc::new(running.reloader(common, Some(log)));
+        let reloader = running.share_reloader(common, Some(log));
         signals::until_told_to_stop(&running, &reloader).await;
         tokio::select! {
             () = running.stop() => {}

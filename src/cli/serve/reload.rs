@@ -5,7 +5,7 @@ mod changes;
 mod planned;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -34,7 +34,6 @@ use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memo
 use changes::ReloadChanges;
 
 use planned::PlannedConfig;
-pub use planned::{ConfigPlan, PlanError};
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -61,6 +60,14 @@ pub struct Reloader {
 }
 
 impl Running {
+    /// Returns the reloader of this gateway, and has the API use it.
+    pub fn share_reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Arc<Reloader> {
+        let reloader = Arc::new(self.reloader(common, log));
+        let weak: Weak<Reloader> = Arc::downgrade(&reloader);
+        self.report.set_control(weak);
+        reloader
+    }
+
     /// Returns the reloader of this gateway, with the process's log if it has one.
     pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
         Reloader {

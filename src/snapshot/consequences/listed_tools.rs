@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::{Context, Endpoint, Grants, NativeName, Principal, ProfileName, ServerName};
@@ -15,7 +16,7 @@ use crate::snapshot::views::view_cache::{ScreenedLists, ViewLimits, profile};
 use crate::snapshot::{Snapshot, View};
 
 /// The changes of the tools that a client sees in a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientToolChanges {
     /// The client.
     pub client: String,
@@ -30,7 +31,7 @@ pub struct ClientToolChanges {
 }
 
 /// A tool with another public name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RenamedTool {
     /// The name before.
     pub before: String,
@@ -39,7 +40,7 @@ pub struct RenamedTool {
 }
 
 /// The tokens of a profile's tools, by estimate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProfileTokenChange {
     /// The profile.
     pub profile: String,

@@ -13,6 +13,7 @@ mod tests;
 pub use listed_tools::{ClientToolChanges, ProfileTokenChange};
 pub use replay::{CallReplay, ChangedDecision, RecordedCall, ReplayReport};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::ServerName;
@@ -22,7 +23,7 @@ use crate::upstream::InstanceScope;
 use super::{Snapshot, find_losses, plan};
 
 /// The consequences of a configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigConsequences {
     /// Servers that are started. Their tools are not known before.
     pub added: Vec<String>,
@@ -39,7 +40,7 @@ pub struct ConfigConsequences {
 }
 
 /// A running server that a configuration stops.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AffectedServer {
     /// Its name.
     pub name: String,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -40,7 +41,7 @@ pub struct RecordedCall {
 }
 
 /// The calls that would be decided differently.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReplayReport {
     /// Calls with the same decision.
     pub unchanged: usize,
@@ -53,7 +54,7 @@ pub struct ReplayReport {
 }
 
 /// Calls that would be decided differently.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct ChangedDecision {
     /// The caller.
     pub caller: String,

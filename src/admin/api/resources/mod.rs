@@ -2,6 +2,7 @@
 //! endpoints. They read the running gateway, and know no path and no role: those are in the table of
 //! endpoints.
 
+pub(super) mod configuration;
 pub(super) mod explanations;
 pub(super) mod overview;
 pub(super) mod servers;

@@ -7,35 +7,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use jiff::{Span, Timestamp};
-use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-use crate::admin::wall_time;
+use crate::admin::{ConfigPlan, PlanError, ReloadControl, wall_time};
 use crate::cli::audit_records::{audit_files, read_records};
 use crate::config::Config;
 use crate::crypto::sha256;
-use crate::snapshot::{CallReplay, ConfigConsequences, RecordedCall, ReplayReport, Snapshot};
+use crate::snapshot::{CallReplay, RecordedCall, ReplayReport, Snapshot};
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
 use super::{ReloadCause, ReloadRefusal, Reloader};
-
-/// The consequences of the configuration file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ConfigPlan {
-    /// Identifies the plan for [`Reloader::reload_if`]; `None` if the file has faults.
-    pub digest: Option<String>,
-    /// The faults of the file.
-    pub faults: Vec<String>,
-    /// True if the file has the running configuration.
-    pub is_unchanged: bool,
-    /// The consequences for servers, clients and protections.
-    pub consequences: ConfigConsequences,
-    /// The recorded calls that would be decided differently; `None` without an audit log.
-    pub calls: Option<ReplayReport>,
-}
 
 /// A configuration whose consequences were shown.
 pub(super) struct PlannedConfig {
@@ -45,29 +30,15 @@ pub(super) struct PlannedConfig {
     config: Config,
 }
 
-/// Reasons that a plan is not applied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// No plan has this digest, or another one was made since.
-    #[error("there is no plan {digest}: make a new one")]
-    Unknown {
-        /// The requested digest.
-        digest: String,
-    },
-    /// The file, a value that it refers to, or the running configuration has changed since.
-    #[error("the configuration has changed since the plan was made: make a new one")]
-    Outdated,
-}
-
 impl Reloader {
     /// Returns the consequences of the configuration file as it is now. Replays the calls of the last
     /// days in the audit log.
     pub async fn plan(&self, days: u16) -> ConfigPlan {
         let loaded = match self.load_files(&ReloadCause::Operator).await {
             Ok(loaded) => loaded,
-            Err(ReloadRefusal::Faults(faults)) => return ConfigPlan::faulty(faults),
+            Err(ReloadRefusal::Faults(faults)) => return faulty(faults),
             Err(ReloadRefusal::Weakens(_) | ReloadRefusal::Unsettled) => {
-                return ConfigPlan::faulty(vec!["the file has changed while it was read".into()]);
+                return faulty(vec!["the file has changed while it was read".into()]);
             }
         };
         let snapshot = self.gateway.snapshots.load_full();
@@ -78,7 +49,7 @@ impl Reloader {
         let work = spawn_blocking(move || (describe(&snapshot, &config, since), config)).await;
         let (mut plan, config) = match work {
             Ok(described) => described,
-            Err(error) => return ConfigPlan::faulty(vec![error_chain(&error)]),
+            Err(error) => return faulty(vec![error_chain(&error)]),
         };
         plan.digest = Some(digest.clone());
         *self.planned.lock() = Some(PlannedConfig { digest, generation, config });
@@ -99,6 +70,20 @@ impl Reloader {
     }
 }
 
+#[async_trait]
+impl ReloadControl for Reloader {
+    async fn plan(&self, days: u16) -> ConfigPlan {
+        Self::plan(self, days).await
+    }
+
+    async fn apply(&self, digest: Option<&str>) -> Result<ReloadOutcome, PlanError> {
+        match digest {
+            Some(digest) => self.reload_if(digest).await,
+            None => Ok(self.reload().await),
+        }
+    }
+}
+
 impl PlannedConfig {
     /// Returns true if a loaded configuration is the planned one, and replaces the one that it was
     /// compared with.
@@ -107,10 +92,8 @@ impl PlannedConfig {
     }
 }
 
-impl ConfigPlan {
-    fn faulty(faults: Vec<String>) -> Self {
-        Self { faults, ..Self::default() }
-    }
+fn faulty(faults: Vec<String>) -> ConfigPlan {
+    ConfigPlan { faults, ..ConfigPlan::default() }
 }
 
 /// Describes the consequences of a configuration. Blocks: it reads the audit log.
@@ -126,7 +109,7 @@ fn describe(snapshot: &Arc<Snapshot>, config: &Config, since: Timestamp) -> Conf
 fn replay_log(snapshot: &Snapshot, config: &Config, since: Timestamp) -> Option<ReplayReport> {
     let files = audit_files(&snapshot.config.audit)?;
     let mut replay = CallReplay::new(&snapshot.config, config);
-    for file in &files {
+    for file in files.iter().filter(|file| file.exists()) {
         replay_file(file, since, &mut replay);
     }
     Some(replay.finish())

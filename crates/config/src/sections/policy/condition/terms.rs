@@ -25,11 +25,13 @@ pub(super) fn split_text(text: &str, whole: &IdedExpr, source: &SourceInfo) -> V
     for at in operators {
         let at = byte_at(text, at);
         match (text.get(start..at), text.get(at..)) {
-            (Some(term), Some(rest)) if rest.starts_with(AND) => terms.push(trim_term(term)),
+            (Some(term), Some(rest)) if rest.starts_with(AND_OPERATOR) => {
+                terms.push(trim_term(term))
+            }
             // The parser locates operators in another way.
             _ => return vec![text.trim().into()],
         }
-        start = at + AND.len();
+        start = at + AND_OPERATOR.len();
     }
     terms.push(trim_term(text.get(start..).unwrap_or_default()));
     terms
@@ -82,5 +84,5 @@ pub(super) fn find_failing(
     of(place, fault)
 }
 
-/// The operator.
-const AND: &str = "&&";
+/// The operator between the terms.
+const AND_OPERATOR: &str = "&&";

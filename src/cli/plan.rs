@@ -1,0 +1,246 @@
+//! `trunkline plan` and `trunkline reload`: the consequences of the configuration file for the
+//! running gateway, and a reload of exactly these.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::columns::wrap_text;
+use super::running::{GatewayOption, GatewayRequest, report_unanswered};
+use super::{FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+
+/// Show the consequences of the configuration file for the running gateway
+///
+/// Compares the file with the running configuration: servers, the tools of each client, tokens,
+/// protections, and the calls in the audit log that would be decided differently. Applies nothing.
+///
+/// Exit codes: 0 if nothing is lost or refused, 1 for faults, weakened protections, lost tools and
+/// calls that would be decided differently, 2 for an invalid command line, 3 if no gateway answers.
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    gateway: GatewayOption,
+    /// The configuration of the gateway, like --config
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The past days whose recorded calls are decided again
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    days: u16,
+    /// Print the whole plan as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Have the running gateway read its configuration file again
+///
+/// Exit codes: 0 if the file is applied, or has the running configuration, 1 if not, 2 for an invalid
+/// command line, 3 if no gateway answers.
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub(super) struct ReloadArgs {
+    #[command(flatten)]
+    gateway: GatewayOption,
+    /// The configuration of the gateway, like --config
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// Apply exactly the plan with this digest
+    #[arg(long = "if", value_name = "DIGEST")]
+    digest: Option<String>,
+    /// Wait until each server has listed its tools or failed
+    #[arg(long)]
+    wait: bool,
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  trunkline plan                             # what would change
+  trunkline reload --if 3f2a… --wait         # apply exactly this plan
+  trunkline plan --days 7 --json | jq .calls";
+
+/// The part of a plan that is printed.
+#[derive(Debug, Deserialize)]
+struct PlanText {
+    digest: Option<String>,
+    faults: Vec<String>,
+    is_unchanged: bool,
+    consequences: ConsequencesText,
+    calls: Option<CallsText>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ConsequencesText {
+    added: Vec<String>,
+    restarted: Vec<ServerText>,
+    removed: Vec<ServerText>,
+    clients: Vec<ClientText>,
+    profiles: Vec<TokensText>,
+    weakened: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServerText {
+    name: String,
+    sessions: usize,
+    calls: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct ClientText {
+    client: String,
+    profile: String,
+    gained: Vec<String>,
+    lost: Vec<String>,
+    renamed: Vec<RenamedText>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RenamedText {
+    before: String,
+    after: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct TokensText {
+    profile: String,
+    before: Option<usize>,
+    after: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallsText {
+    unchanged: usize,
+    changed: Vec<ChangedText>,
+    without_arguments: usize,
+    without_token: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChangedText {
+    caller: String,
+    tool: String,
+    is_allowed: bool,
+    rule: String,
+    calls: usize,
+}
+
+/// The answer to a reload.
+#[derive(Debug, Deserialize)]
+struct ReloadText {
+    outcome: String,
+    faults: Vec<String>,
+}
+
+pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
+    let gateway = args.gateway.or_file(args.file);
+    let body = Some(json!({ "days": args.days }));
+    let request = GatewayRequest { method: Method::POST, path: "/configuration/plan", body };
+    let document = match gateway.request(&request) {
+        Ok(document) => document,
+        Err(error) => return report_unanswered(&error),
+    };
+    let Ok(plan) = PlanText::deserialize(&document) else { return report_other_version() };
+    let text = if args.json { format!("{document:#}\n") } else { plan.describe(args.days) };
+    write_to_stdout(&text);
+    if plan.has_findings() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
+}
+
+pub(super) fn reload(args: ReloadArgs) -> ExitCode {
+    let gateway = args.gateway.or_file(args.file);
+    let body = Some(json!({ "digest": args.digest, "wait": args.wait }));
+    let request = GatewayRequest { method: Method::POST, path: "/configuration/reload", body };
+    let document = match gateway.request(&request) {
+        Ok(document) => document,
+        Err(error) => return report_unanswered(&error),
+    };
+    let Ok(answer) = ReloadText::deserialize(&document) else { return report_other_version() };
+    for fault in &answer.faults {
+        print_error(&printable(fault));
+    }
+    match answer.outcome.as_str() {
+        "applied" => write_to_stdout("the configuration is applied\n"),
+        "unchanged" => write_to_stdout("the configuration has not changed\n"),
+        outcome => {
+            print_error(&format!("the running configuration is kept: the file is {outcome}"));
+            FAILURE_EXIT.into_code()
+        }
+    }
+}
+
+fn report_other_version() -> ExitCode {
+    print_error("the gateway has another version: its answer cannot be read");
+    UNREACHABLE_EXIT.into_code()
+}
+
+impl PlanText {
+    fn has_findings(&self) -> bool {
+        let lost = self.consequences.clients.iter().any(|client| !client.lost.is_empty());
+        let changed = self.calls.as_ref().is_some_and(|calls| !calls.changed.is_empty());
+        !self.faults.is_empty() || !self.consequences.weakened.is_empty() || lost || changed
+    }
+
+    /// Describes the plan for a terminal of 80 columns.
+    fn describe(&self, days: u16) -> String {
+        let mut text = String::new();
+        let mut add = |start: &str, line: &str| text.push_str(&wrap_text(start, &printable(line)));
+        if !self.faults.is_empty() {
+            self.faults.iter().for_each(|fault| add("fault: ", fault));
+            return text;
+        }
+        if self.is_unchanged {
+            add("", "The file has the running configuration.");
+        }
+        let ConsequencesText { added, restarted, removed, clients, profiles, weakened } =
+            &self.consequences;
+        added.iter().for_each(|name| add("+ server ", name));
+        for (mark, servers) in [("~ server ", restarted), ("- server ", removed)] {
+            for ServerText { name, sessions, calls } in servers {
+                add(mark, &format!("{name}: {sessions} session(s), {calls} call(s) in flight"));
+            }
+        }
+        for client in clients {
+            let ClientText { client: name, profile, gained, lost, renamed } = client;
+            add("", &format!("{name}, profile {profile}:"));
+            gained.iter().for_each(|tool| add("  + tool ", tool));
+            lost.iter().for_each(|tool| add("  - tool ", tool));
+            for RenamedText { before, after } in renamed {
+                add("  ~ tool ", &format!("{before} is {after}"));
+            }
+        }
+        for TokensText { profile, before, after } in profiles {
+            let count = |tokens: &Option<usize>| tokens.map_or("none".into(), |it| it.to_string());
+            add("", &format!("profile {profile}: {} → {} tokens", count(before), count(after)));
+        }
+        weakened.iter().for_each(|loss| add("! weaker ", loss));
+        match &self.calls {
+            Some(calls) => calls.describe(days, &mut add),
+            None => add("", "Calls are not recorded: set `file` in [audit]."),
+        }
+        if let Some(digest) = &self.digest {
+            let _ = writeln!(text, "\nApply exactly this:\n  trunkline reload --if {digest}");
+        }
+        text
+    }
+}
+
+impl CallsText {
+    fn describe(&self, days: u16, add: &mut impl FnMut(&str, &str)) {
+        let Self { unchanged, changed, without_arguments, without_token } = self;
+        add("", &format!("Calls of the last {days} day(s): {unchanged} with the same decision."));
+        for ChangedText { caller, tool, is_allowed, rule, calls } in changed {
+            let (mark, verb) = if *is_allowed { ("  + ", "allowed") } else { ("  - ", "refused") };
+            add(mark, &format!("{calls} call(s) of {tool} by {caller} would be {verb} ({rule})"));
+        }
+        if *without_arguments > 0 {
+            add("  ? ", &format!("{without_arguments} without recorded arguments"));
+        }
+        if *without_token > 0 {
+            add("  ? ", &format!("{without_token} of users whose tokens are not recorded"));
+        }
+    }
+}
