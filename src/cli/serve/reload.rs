@@ -32,7 +32,6 @@ use crate::text::error_chain;
 use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
 use changes::ReloadChanges;
-
 use planned::PlannedConfig;
 
 /// Applies the current contents of the configuration file.
@@ -290,7 +289,7 @@ impl Reloader {
             };
             let rest = at.duration_since(wall_time());
             if rest.is_negative() || rest.is_zero() {
-                        return;
+                return;
             }
             // In steps, because the clock may be set.
             let rest = Duration::try_from(rest).unwrap_or_default();
