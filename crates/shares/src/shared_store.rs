@@ -37,9 +37,10 @@ pub(crate) fn share_store<S: StateStore + Default>(
 ) -> (TakingLimiter<S>, LookingLimiter<S>) {
     let store = Arc::new(S::default());
     let clock = DefaultClock::default;
-    // Each limiter counts time from its creation: the looking one is behind by nanoseconds.
-    let taking = RateLimiter::new(quota, TakingStore(Arc::clone(&store)), clock());
-    (taking, RateLimiter::new(quota, LookingStore(store), clock()))
+    // Each limiter counts time from its creation. The looking one is created first: behind the other
+    // it would not see permits that are there.
+    let looking = RateLimiter::new(quota, LookingStore(Arc::clone(&store)), clock());
+    (RateLimiter::new(quota, TakingStore(store), clock()), looking)
 }
 
 impl<S: StateStore> StateStore for TakingStore<S> {

@@ -23,14 +23,14 @@ pub(super) fn split_text(text: &str, whole: &IdedExpr, source: &SourceInfo) -> V
     let mut terms = Vec::new();
     let mut start = 0;
     for at in operators {
-        let at = byte_at(text, at);
-        match (text.get(start..at), text.get(at..)) {
-            (Some(term), Some(rest)) if rest.starts_with(AND_OPERATOR) => {
-                terms.push(trim_term(term))
-            }
-            // The parser locates operators in another way.
-            _ => return vec![text.trim().into()],
-        }
+        // The parser counts characters in some places, and bytes in others.
+        let places = [byte_at(text, at), usize::try_from(at).unwrap_or(usize::MAX)];
+        let is_operator =
+            |at: &usize| text.get(*at..).is_some_and(|rest| rest.starts_with(AND_OPERATOR));
+        let Some(at) = places.into_iter().find(is_operator) else {
+            return vec![text.trim().into()];
+        };
+        terms.push(trim_term(text.get(start..at).unwrap_or_default()));
         start = at + AND_OPERATOR.len();
     }
     terms.push(trim_term(text.get(start..).unwrap_or_default()));
@@ -71,6 +71,8 @@ pub(super) fn find_failing(
     let mut operands = Vec::new();
     super::split::gather_operands(checked, &mut operands);
     let of = |place: usize, fault| {
+        // Without the places of the operators, there is only the whole text.
+        let place = if texts.len() == operands.len() { place } else { 0 };
         let text = texts.get(place).cloned().unwrap_or_default();
         Some(FailingTerm { text, fault })
     };
