@@ -81,8 +81,7 @@ where
     operator.require(endpoint.role)?;
     let mut arguments = found.arguments;
     arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
-    let mut request =
-        EndpointRequest { report: Arc::clone(report), arguments, body: Bytes::new() };
+    let mut request = EndpointRequest { report: Arc::clone(report), arguments, body: Bytes::new() };
     if endpoint.method == ApiMethod::Get {
         return (endpoint.answer)(request).await;
     }

@@ -118,7 +118,7 @@ enum ReloadCause {
 impl ReloadCause {
     fn actor(&self) -> OperationActor<'static> {
         match self {
-            Self::Operator => OperationActor::Operator(None),
+            Self::Operator | Self::Plan(_) => OperationActor::Operator(None),
             Self::Watch(_) => OperationActor::Gateway,
         }
     }
