@@ -1,5 +1,7 @@
 //! `trunkline audit`: reads audit logs.
 
+pub(crate) mod records;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufReader};

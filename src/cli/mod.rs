@@ -9,7 +9,6 @@ pub mod serve;
 
 mod add;
 mod audit;
-mod audit_records;
 mod bench;
 mod check;
 mod columns;

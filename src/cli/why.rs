@@ -8,7 +8,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::audit_records::{audit_files, read_records};
+use super::audit::records::{audit_files, read_records};
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use crate::call::ServerName;
-use crate::cli::audit_records::{audit_files, read_records};
+use crate::cli::audit::records::{audit_files, read_records};
 use crate::cli::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, printable, report_error,
     write_to_stdout,

@@ -5,7 +5,7 @@ mod changes;
 mod planned;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ use crate::text::error_chain;
 
 use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
-use changes::ReloadChanges;
+use changes::{ReloadChanges, warn_of_what_needs_a_restart};
 use planned::PlannedConfig;
 
 /// Applies the current contents of the configuration file.
@@ -59,14 +59,6 @@ pub struct Reloader {
 }
 
 impl Running {
-    /// Returns the reloader of this gateway, and has the API use it.
-    pub fn share_reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Arc<Reloader> {
-        let reloader = Arc::new(self.reloader(common, log));
-        let weak: Weak<Reloader> = Arc::downgrade(&reloader);
-        self.report.set_control(weak);
-        reloader
-    }
-
     /// Returns the reloader of this gateway, with the process's log if it has one.
     pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
         Reloader {
@@ -496,23 +488,6 @@ fn load_files(
 /// Returns faults with their lines, one each.
 fn located_lines(source: &ConfigSource, faults: Vec<LateFault>) -> Vec<String> {
     ConfigFaults::of_late(source, faults).to_string().lines().map(str::to_owned).collect()
-}
-
-/// Warns of changes that need a restart: sockets, the log's format and the telemetry endpoint are
-/// fixed for the process.
-fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
-    let changed = [
-        ("gateway.listen", old.gateway.listen != new.gateway.listen),
-        ("gateway.threads", old.gateway.threads != new.gateway.threads),
-        ("admin.listen", old.admin.listen != new.admin.listen),
-        ("admin.socket", old.admin.socket != new.admin.socket),
-        ("log.format", old.log.format != new.log.format),
-        ("telemetry", old.telemetry != new.telemetry),
-        ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),
-    ];
-    for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
-        tracing::warn!("{key} has changed: it takes effect at the next start");
-    }
 }
 
 /// Maximum time between two looks at the clock.

@@ -91,6 +91,23 @@ fn list_names(names: &[String]) -> String {
 /// Maximum number of names after each verb.
 const MAX_NAMED_TABLES: usize = 20;
 
+/// Warns of changes that need a restart: sockets, the log's format and the telemetry endpoint are
+/// fixed for the process.
+pub(super) fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
+    let changed = [
+        ("gateway.listen", old.gateway.listen != new.gateway.listen),
+        ("gateway.threads", old.gateway.threads != new.gateway.threads),
+        ("admin.listen", old.admin.listen != new.admin.listen),
+        ("admin.socket", old.admin.socket != new.admin.socket),
+        ("log.format", old.log.format != new.log.format),
+        ("telemetry", old.telemetry != new.telemetry),
+        ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),
+    ];
+    for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
+        tracing::warn!("{key} has changed: it takes effect at the next start");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@
 //! configuration, has changed since, it is refused.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
@@ -13,7 +13,7 @@ use jiff::{Span, Timestamp};
 use tokio::task::spawn_blocking;
 
 use crate::admin::{ConfigPlan, PlanError, ReloadControl, wall_time};
-use crate::cli::audit_records::{audit_files, read_records};
+use crate::cli::audit::records::{audit_files, read_records};
 use crate::config::Config;
 use crate::crypto::sha256;
 use crate::snapshot::{CallReplay, RecordedCall, ReplayReport, Snapshot};
@@ -21,6 +21,9 @@ use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
 use super::{ReloadCause, ReloadRefusal, Reloader};
+use crate::cli::CommonArgs;
+use crate::cli::serve::Running;
+use crate::telemetry::log::LogHandle;
 
 /// A configuration whose consequences were shown.
 pub(super) struct PlannedConfig {
@@ -67,6 +70,20 @@ impl Reloader {
         let planned = planned.ok_or_else(unknown)?;
         let outcome = Box::pin(self.reload_for(ReloadCause::Plan(Box::new(planned)))).await;
         outcome.ok_or(PlanError::Outdated)
+    }
+}
+
+impl Running {
+    /// Returns the reloader of this gateway, and has the API use it.
+    pub(in crate::cli) fn share_reloader(
+        &self,
+        common: CommonArgs,
+        log: Option<LogHandle>,
+    ) -> Arc<Reloader> {
+        let reloader = Arc::new(self.reloader(common, log));
+        let weak: Weak<Reloader> = Arc::downgrade(&reloader);
+        self.report.set_control(weak);
+        reloader
     }
 }
 
