@@ -7,16 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use crate::config::AuditConfig;
+use crate::telemetry::audit::rotated_file;
 
 /// Returns the configured file and its rotated predecessors, newest first; `None` without a file.
 /// The first may not exist yet.
 pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
     let file = audit.file.as_ref()?;
-    let earlier = (1..=audit.keep).map(|number| {
-        let mut name = file.clone().into_os_string();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    });
+    let earlier = (1..=audit.keep).map(|number| rotated_file(file, number));
     let earlier = earlier.take_while(|path| path.exists());
     Some([file.clone()].into_iter().chain(earlier).collect())
 }
