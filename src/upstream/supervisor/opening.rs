@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -207,7 +206,7 @@ impl Life<'_> {
         let (server, spec) =
             (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
         let guardian = instance.shared().context().guardian.clone();
-        let _turn = PROGRAM_STARTS.acquire().await;
+        let _turn = instance.shared().context().program_starts.acquire().await;
         // The gateway's shutdown waits for a program that is being started. Nothing else would end
         // the program before the guardian knows it.
         let alive = instance.shared().context().alive.token();
@@ -244,8 +243,5 @@ fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
     credentials.owner == GrantOwner::Gateway
 }
 
-/// Maximum number of programs that are started at once. Each start occupies a thread, and the
-/// programs compete for the processors once they run.
-static PROGRAM_STARTS: Semaphore = Semaphore::const_new(2);
 /// Time limit for reading the rest of the output of a child that has exited.
 const LAST_OUTPUT_TIME: Duration = Duration::from_secs(1);

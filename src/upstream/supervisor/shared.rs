@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,6 +62,11 @@ pub struct ServerContext {
     pub grants: Arc<GrantBook>,
     /// Queue of starting child processes.
     pub(in crate::upstream) starts: Arc<StartQueue>,
+    /// Permits to start a program. Each start occupies a thread, and the programs compete for the
+    /// processors once they run.
+    pub(super) program_starts: Arc<Semaphore>,
+    /// Permits to build a list. Each build uses megabytes on its thread.
+    pub(super) list_builds: Arc<Semaphore>,
     /// The only client, if there is no listener for others.
     pub(super) sole_client: Option<Arc<SoleClient>>,
     /// Memory of large responses.
@@ -88,6 +93,8 @@ impl ServerContext {
             store: None,
             grants: Arc::default(),
             starts: StartQueue::new(usize::MAX),
+            program_starts: Arc::new(Semaphore::new(MAX_PROGRAM_STARTS)),
+            list_builds: Arc::new(Semaphore::new(MAX_LIST_BUILDS)),
             sole_client: None,
             response_memory: Arc::default(),
             share: Arc::new(AtomicUsize::new(100)),
@@ -471,3 +478,8 @@ impl ServerShared {
 /// Keeps a server from being stopped.
 #[derive(Clone)]
 pub struct StopGuard(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
+
+/// Maximum number of programs that are started at once.
+const MAX_PROGRAM_STARTS: usize = 2;
+/// Maximum number of lists that are built at once.
+const MAX_LIST_BUILDS: usize = 2;

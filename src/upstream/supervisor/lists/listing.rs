@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::Semaphore;
-
 use crate::catalog::{ByKind, Kind, ListRules, ServerList};
 use crate::clock;
 use crate::mcp::Era;
@@ -185,7 +183,7 @@ impl Instance {
         // Only one list of a server is built at a time, so the lists of other servers wait for at
         // most one of them.
         let own_turn = Arc::clone(&self.shared().lists().building).lock_owned().await;
-        let turn = LIST_BUILDS.acquire().await.ok();
+        let turn = Arc::clone(&self.shared().context().list_builds).acquire_owned().await.ok();
         // Compiling thousands of schemas takes long. It runs on a blocking thread and is completed
         // even if all its callers stop waiting.
         let scans = self.shared().context().scans_definitions();
@@ -305,8 +303,6 @@ fn warning(kind: Kind, name: &str, text: &dyn fmt::Display) -> String {
     }
 }
 
-/// Maximum number of lists that are built at once. Each build uses megabytes on its thread.
-static LIST_BUILDS: Semaphore = Semaphore::const_new(2);
 /// Beginnings of warnings about elements, in the log.
 const LEFT_OUT: &str = "left out of the list";
 const REPAIRED_WARNING: &str = "repaired in the list";
