@@ -91,7 +91,8 @@ async fn a_program_is_started_as_soon_as_it_exists_and_calls_get_the_reason_unti
     gateway.ready("s").await;
     std::fs::rename(&program, &draft).unwrap();
     upstream.crash();
-    failed(&gateway, "s").await;
+    let (server, _) = failed(&gateway, "s").await;
+    assert_eq!(server["restarts"], 3, "a server that was ready has a second attempt: {server}");
     let began = Instant::now();
     for (era, client) in gateway.both().await {
         let said = client.call("s__echo", json!({})).await;

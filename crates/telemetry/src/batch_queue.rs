@@ -146,8 +146,10 @@ impl<C: Default> BatchQueue<C> {
         }
         let free = waiting.limit.saturating_sub(waiting.reserved);
         let limit = match room {
-            QueueShare::Whole | QueueShare::Reserved(_) => free,
+            QueueShare::Whole => free,
             QueueShare::Half => free.min(waiting.limit / 2),
+            // Its room was promised: a limit that was lowered since applies to later records.
+            QueueShare::Reserved(_) => usize::MAX,
         };
         let before = waiting.bytes;
         if before + record.len() > limit || waiting.stage == QueueStage::Ended {

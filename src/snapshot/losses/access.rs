@@ -28,8 +28,27 @@ pub(super) fn compare_access(before: &Config, after: &Config, losses: &mut LossL
             losses.add(key, LossFault::Removed { element: "issuer" });
         }
     }
+    compare_new_roles(before, after, losses);
     compare_tls(before, after, losses);
     compare_audit(before, after, losses);
+}
+
+/// Reports clients and issuers that are new and have rights at the admin API.
+fn compare_new_roles(before: &Config, after: &Config, losses: &mut LossList) {
+    for client in after.clients.iter().filter(|client| client.role.is_some()) {
+        let is_known = before.clients.iter().any(|known| known.name == client.name);
+        losses.add_if((!is_known).then_some(LossFault::Widened), || {
+            format!("clients.{}.role", client.name)
+        });
+    }
+    for issuer in after.issuers.iter().filter(|issuer| !issuer.roles.is_empty()) {
+        let is_same =
+            |known: &IssuerConfig| known.name == issuer.name && known.issuer == issuer.issuer;
+        let is_known = before.issuers.iter().any(is_same);
+        losses.add_if((!is_known).then_some(LossFault::Widened), || {
+            format!("issuers.{}.roles", issuer.name)
+        });
+    }
 }
 
 fn compare_anonymous(before: &Config, after: &Config, losses: &mut LossList) {
@@ -90,6 +109,8 @@ fn compare_issuer(issuer: &IssuerConfig, new: &IssuerConfig, losses: &mut LossLi
     let settings = [
         ("profiles", covers_profiles(issuer.profiles.as_deref(), new.profiles.as_deref())),
         ("roles", new.roles.iter().all(|(group, role)| covers_role(old_role(group), Some(*role)))),
+        // It decides the groups, and these the roles.
+        ("groups_claim", new.roles.is_empty() || new.groups_claim == issuer.groups_claim),
         ("audience", is_subset(&new.audience, &issuer.audience)),
         ("issuer_aliases", is_subset(&new.issuer_aliases, &issuer.issuer_aliases)),
         ("algorithms", new.algorithms.iter().all(|it| issuer.algorithms.contains(it))),

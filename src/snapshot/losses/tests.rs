@@ -225,6 +225,7 @@ fn a_client_or_an_issuer_that_is_removed_or_may_use_more_is_a_loss() {
     assert_weaker(&client("a"), "profiles = [\"default\"]", "", more);
     let role = "clients.a.role: the setting admits more than before";
     assert_weaker(&client("a"), "role = \"viewer\"", "role = \"operator\"", role);
+    assert_losses("", &(client("a") + "role = \"viewer\"\n"), &[role]);
     let denied =
         "[policy.rules.r]\neffect = \"deny\"\ngroups = [\"g\"]\n".to_owned() + &client("a");
     assert_weaker(&denied, "groups = [\"g\"]", "", "clients.a.groups: `g` is removed");
@@ -232,14 +233,20 @@ fn a_client_or_an_issuer_that_is_removed_or_may_use_more_is_a_loss() {
     let gone = "issuers.i: the issuer is removed";
     assert_losses(&issuer("a"), &client("a"), &[gone]);
     assert_losses(&issuer("a"), &issuer("b"), &[gone]);
+    let with_roles = |claim: &str| {
+        issuer("a") + &format!("groups_claim = \"{claim}\"\nroles = {{ ops = \"admin\" }}\n")
+    };
+    let widened =
+        |setting: &str| format!("issuers.i.{setting}: the setting admits more than before");
+    assert_losses("", &with_roles("groups"), &[&widened("roles")]);
+    assert_losses(&with_roles("groups"), &with_roles("nick"), &[&widened("groups_claim")]);
     for (strict, weak, setting) in [
         ("profiles = [\"default\"]", "", "profiles"),
         ("", "audience = [\"x\"]", "audience"),
         ("", "issuer_aliases = [\"https://b.example\"]", "issuer_aliases"),
         ("algorithms = [\"ES256\"]", "algorithms = [\"ES256\", \"RS256\"]", "algorithms"),
     ] {
-        let expected = format!("issuers.i.{setting}: the setting admits more than before");
-        assert_weaker(&issuer("a"), strict, weak, &expected);
+        assert_weaker(&issuer("a"), strict, weak, &widened(setting));
     }
 }
 

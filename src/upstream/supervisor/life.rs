@@ -7,6 +7,7 @@ mod start_wait;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock;
@@ -27,6 +28,7 @@ use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
 use fault_log::FaultLog;
+use start_wait::FailureReason;
 
 /// End of an instance's run.
 enum LossReason {
@@ -72,6 +74,12 @@ pub(crate) struct Life<'a> {
     pub(crate) first_printed: Arc<OnceLock<String>>,
     /// Time at which the instance became ready in this run, or `None` if it did not.
     ready_since: Option<std::time::Instant>,
+    /// True if the instance was ready in any run.
+    has_been_ready: bool,
+    /// Reason of the last failure that no further attempt can mend.
+    last_reason: Option<FailureReason>,
+    /// Notifies of logins since the last start began.
+    login_ends: Option<watch::Receiver<u64>>,
 }
 
 impl<'a> Life<'a> {
@@ -97,6 +105,9 @@ impl<'a> Life<'a> {
             child: None,
             first_printed: Arc::default(),
             ready_since: None,
+            has_been_ready: false,
+            last_reason: None,
+            login_ends: None,
         }
     }
 
@@ -203,6 +214,7 @@ impl<'a> Life<'a> {
         }
         let opened = clock::now().into_std();
         self.ready_since = Some(opened);
+        (self.has_been_ready, self.last_reason) = (true, None);
         self.faults.clear();
         // A restarted server may return other results.
         instance.inbox().reads.clear();
@@ -249,6 +261,7 @@ impl<'a> Life<'a> {
 
     async fn connect_and_list(&mut self) -> Result<Arc<ServerConnection>, UpstreamError> {
         self.tried_at = clock::now();
+        self.watch_logins();
         let instance = Arc::clone(self.instance);
         let limit = instance.config().start_timeout;
         let opened = timeout(limit, self.connect()).await;

@@ -152,7 +152,7 @@ impl EventSink {
     pub(super) async fn open(&mut self, limit: Duration) -> Result<OpenResult, DeliveryError> {
         match self {
             Self::Webhook(_) => return Ok(OpenResult::Untested),
-            Self::Program(program) => program.check().await?,
+            Self::Program(program) => within(limit, program.check()).await?,
             Self::File(file) => within(limit, file.open()).await?,
         }
         Ok(OpenResult::Opened)

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::call::ServerName;
@@ -50,8 +51,10 @@ impl FailureReason {
             UpstreamError::Spawn(error) if matches!(**error, SpawnError::NotFound { .. }) => {
                 Some(Self::MissingProgram)
             }
-            UpstreamError::Status { status, .. } if matches!(status.as_u16(), 401 | 403) => {
-                Some(Self::RefusedCredentials)
+            UpstreamError::Status { status, note } if matches!(status.as_u16(), 401 | 403) => {
+                // With `Retry-After`, the status is that of a rate limit.
+                let is_limit = note.as_ref().is_some_and(|note| note.retry_after.is_some());
+                (!is_limit).then_some(Self::RefusedCredentials)
             }
             UpstreamError::Login(fault) => match &**fault {
                 LoginFault::Registration(fault) if fault.is_permanent() => {
@@ -98,14 +101,18 @@ impl Life<'_> {
     }
 
     /// Decides about the next start. Only the main instance stays failed for a fault that no further
-    /// attempt can mend: the others exist for clients that use them.
+    /// attempt can mend: the others exist for clients that use them. A server that was ready before
+    /// has a second attempt: a proxy may answer for it while it restarts.
     fn plan_wait(&mut self, fault: &UpstreamError) -> StartWait {
         if matches!(fault, UpstreamError::LoginNeeded(_)) {
             return StartWait::Login;
         }
         let (now, ready_since) = (clock::now().into_std(), self.ready_since);
         let is_main = self.instance.is_main();
-        if let Some(reason) = FailureReason::of(fault).filter(|_| is_main) {
+        let reason = FailureReason::of(fault).filter(|_| is_main);
+        let is_certain = !self.has_been_ready || self.last_reason == reason;
+        self.last_reason = reason;
+        if let Some(reason) = reason.filter(|_| is_certain) {
             return StartWait::Failed(self.restarts.after_permanent_failure(ready_since), reason);
         }
         match self.restarts.after_failure(ready_since, now, &mut self.dice) {
@@ -213,31 +220,26 @@ impl Life<'_> {
     /// failed, unless an operator has ended the wait: then calls wait for the start.
     async fn stay_failed(&mut self, wait: Duration, reason: FailureReason) {
         let instance = self.instance;
+        let login_ends = self.login_ends.take();
         if !instance.has_failed() {
             enter(instance, LifeState::Failed);
         }
         tokio::select! {
             () = sleep(wait) => return,
             () = instance.demand().retry_requested() => {}
-            () = self.login_ended() => {}
+            () = login_ended(login_ends) => {}
             () = self.program_appeared(), if reason == FailureReason::MissingProgram => {}
         }
         self.restarts.restore();
         enter(instance, LifeState::Connecting);
     }
 
-    /// Waits until a login of the owner of the instance's grant has ended.
-    async fn login_ended(&self) {
+    /// Begins to watch the logins of the owner of the instance's grant, before an attempt that uses
+    /// the grant.
+    pub(super) fn watch_logins(&mut self) {
         let instance = self.instance;
-        if let Some((authorizer, owner)) =
-            instance.shared().authorizer().zip(instance.grant_owner())
-        {
-            let mut ended = authorizer.login_ends(&owner);
-            if ended.changed().await.is_ok() {
-                return;
-            }
-        }
-        std::future::pending().await
+        let grant = instance.shared().authorizer().zip(instance.grant_owner());
+        self.login_ends = grant.map(|(authorizer, owner)| authorizer.login_ends(&owner));
     }
 
     /// Waits until the program exists. Waits forever if it exists already: then the interpreter of
@@ -269,6 +271,16 @@ impl<'a> Life<'a> {
     }
 }
 
+/// Waits until a login has ended since the attempt began.
+async fn login_ended(ends: Option<watch::Receiver<u64>>) {
+    if let Some(mut ends) = ends
+        && ends.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 /// Writes a wait for people: `30 s`, `2 min`. Waits below a second are rounded up.
 fn show_wait(wait: Duration) -> String {
     let seconds = wait.as_secs_f64().ceil();
@@ -289,12 +301,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::call::StatusNote;
 
     #[test]
     fn only_faults_that_an_operator_has_to_mend_are_permanent() {
         let spawn = |error| UpstreamError::Spawn(Arc::new(error));
         let program = || "x".to_owned();
         let system = std::io::Error::other("out of processes");
+        let rate_limit = StatusNote { text: None, retry_after: Some("5".to_owned()) };
         for (fault, reason) in [
             (
                 spawn(SpawnError::NotFound { program: program() }),
@@ -309,6 +323,13 @@ mod tests {
             (
                 UpstreamError::of_status(StatusCode::FORBIDDEN),
                 Some(FailureReason::RefusedCredentials),
+            ),
+            (
+                UpstreamError::Status {
+                    status: StatusCode::FORBIDDEN,
+                    note: Some(Box::new(rate_limit)),
+                },
+                None,
             ),
             (UpstreamError::of_status(StatusCode::NOT_FOUND), None),
             (UpstreamError::of_status(StatusCode::TOO_MANY_REQUESTS), None),

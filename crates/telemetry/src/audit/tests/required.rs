@@ -71,6 +71,23 @@ fn a_required_log_refuses_when_a_write_fails_and_keeps_the_record() {
 }
 
 #[test]
+fn a_record_with_reserved_room_is_kept_when_a_reload_makes_the_queue_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let settings = || required(to_file(&path, ONE_FILE, ChainMode::Off));
+    let (trail, counts) = started(settings());
+    trail.await_sink(Duration::from_secs(10));
+    let rooms = [(); 3].map(|()| trail.reserve_room().unwrap());
+    trail.apply(Some(AuditSettings { queue_size: 1, ..settings() })).unwrap();
+    let credential = AuditCredential::default();
+    for room in rooms {
+        trail.record_in(room, &record(&credential, "t"));
+    }
+    until(|| lines(&path).len() == 3);
+    assert_eq!(counts.of(AuditFate::Dropped), 0);
+}
+
+#[test]
 fn reserved_room_is_kept_for_its_record_and_freed_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");

@@ -21,7 +21,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use trunkline_core::clock;
-use trunkline_core::text::escape_controls;
+use trunkline_core::text::{error_chain, escape_controls};
 
 use super::Colours;
 use crate::json_text::SecondText;
@@ -137,7 +137,7 @@ impl Visit for LineParts {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.push(field, &value.to_string());
+        self.push(field, &error_chain(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
