@@ -2,8 +2,8 @@
 //!
 //! Three checks keep other users out, each sufficient by itself: the folder belongs to the gateway's
 //! user and no other user can write to it, the file has mode 0600, and the system names the user of
-//! each connection (`SO_PEERCRED`). A file of a gateway that was killed is replaced; a socket that
-//! accepts connections is not.
+//! each connection (`SO_PEERCRED`). The gateway's own child processes have its user, and are refused
+//! as well. A file of a gateway that was killed is replaced; a socket that accepts connections is not.
 
 use std::fs;
 use std::io;
@@ -181,7 +181,10 @@ impl PrivateSocket {
             match self.listener.accept().await {
                 Ok((stream, _)) => match permitted_user(&stream) {
                     Some(user) => return (stream, user, place),
-                    None => tracing::debug!("a connection of another user was refused"),
+                    None => tracing::warn!(
+                        "refused a connection to the private socket: it is not of this user, or of a \
+                         child process of the gateway"
+                    ),
                 },
                 Err(fault) => {
                     tracing::warn!(%fault, "cannot accept private connections");
@@ -192,10 +195,40 @@ impl PrivateSocket {
     }
 }
 
-/// Returns the user of a connection, if it is the gateway's own or root.
+/// Returns the user of a connection, if it is the gateway's own or root, and its process is no child
+/// of the gateway: a sandboxed server with Unix sockets must not operate its gateway.
 fn permitted_user(stream: &UnixStream) -> Option<LocalUser> {
-    let uid = stream.peer_cred().ok()?.uid();
-    is_trusted_user(uid).then_some(LocalUser { uid })
+    let peer = stream.peer_cred().ok()?;
+    let uid = peer.uid();
+    // A process of another user is no child. Root's may be invisible.
+    let is_child = uid == geteuid().as_raw() && peer.pid().is_some_and(is_descendant);
+    (is_trusted_user(uid) && !is_child).then_some(LocalUser { uid })
+}
+
+/// Returns true if a process descends from this one, or has ended: its descendants can hold its
+/// connection.
+fn is_descendant(pid: i32) -> bool {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let mut ancestor = pid;
+    for _ in 0..MAX_ANCESTORS {
+        if ancestor <= 1 {
+            return false;
+        }
+        match parent_of(ancestor) {
+            Some(parent) if parent == own => return true,
+            Some(parent) => ancestor = parent,
+            None => return true,
+        }
+    }
+    true
+}
+
+/// Returns the parent of a process (`proc_pid_stat(5)`).
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in parentheses, and may contain some.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns true for the user of this process and for root.
@@ -248,12 +281,27 @@ const SOCKET_MODE: u32 = 0o600;
 const LOCK_FILE: &str = ".lock";
 /// Connections at a time. Further ones wait to be accepted.
 const MAX_PRIVATE_CONNECTIONS: usize = 32;
+/// Ancestors of a process that are looked at.
+const MAX_ANCESTORS: usize = 256;
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_and_ended_processes_descend_from_this_one() {
+        let own = std::process::id();
+        assert!(!is_descendant(own.try_into().unwrap()));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().try_into().unwrap();
+        let is_child = is_descendant(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_child);
+        assert!(is_descendant(pid), "it has ended");
+    }
 
     #[tokio::test]
     async fn a_stale_socket_is_replaced_and_a_live_one_or_another_file_is_not() {

@@ -79,6 +79,30 @@ fn a_server_that_is_down_is_a_finding_with_its_cure() {
 }
 
 #[test]
+fn a_child_process_of_the_gateway_cannot_operate_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = folder.path().join("code");
+    // The child asks once it has the path of the configuration, and writes the exit code.
+    let script = format!(
+        "until test -s config; do sleep 0.1; done; {TRUNKLINE} status -c \"$(cat config)\" > out 2>&1; \
+         echo $? > code.new; mv code.new code; exec cat"
+    );
+    let table = format!(
+        "\n[servers.curious]\ncommand = \"sh\"\nargs = [\"-c\", '{script}']\ncwd = {:?}\n",
+        folder.path()
+    );
+    let gateway = Process::start(&table);
+    let own = beside(&gateway, &["status"]).said();
+    assert!(own.contains("0 of 1 servers ready"), "{own}");
+    let draft = folder.path().join("draft");
+    std::fs::write(&draft, gateway.config().to_str().unwrap()).unwrap();
+    std::fs::rename(&draft, folder.path().join("config")).unwrap();
+    eventually("the child has asked", || code.exists());
+    let said = std::fs::read_to_string(folder.path().join("out")).unwrap();
+    assert_eq!(std::fs::read_to_string(&code).unwrap().trim(), "3", "{said}");
+}
+
+#[test]
 fn over_tcp_a_key_with_a_role_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));

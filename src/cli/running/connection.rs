@@ -1,6 +1,8 @@
 //! The connection of a command to the running gateway.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -199,13 +201,20 @@ fn content(request: &GatewayRequest<'_>) -> (HeaderMap, Bytes) {
 }
 
 /// Checks that the process on the other end runs as this user or as root: anyone can make a socket in
-/// a folder for temporary files. Root may ask gateways of all users.
+/// a folder for temporary files. Root may ask gateways of other users, if their sockets are elsewhere.
 fn check_owner(stream: &UnixStream, path: &Path) -> Result<(), RunningGatewayError> {
     let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-    if is_trusted_user(uid) || rustix::process::geteuid().is_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_trusted_user(uid) || is_root && !is_below_shared_folder(path) {
         return Ok(());
     }
     Err(RunningGatewayError::ForeignSocket { path: path.to_owned(), uid })
+}
+
+/// Returns true if every user can create files in a folder of the path, or this cannot be seen.
+fn is_below_shared_folder(path: &Path) -> bool {
+    let is_shared = |found: fs::Metadata| found.permissions().mode() & 0o002 != 0;
+    path.ancestors().skip(1).any(|folder| fs::metadata(folder).map_or(true, is_shared))
 }
 
 /// Returns `admin.socket` as the file has it. A file that cannot be read has the default.
@@ -241,3 +250,20 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Limit of the bytes of a file with a key or token.
 const MAX_KEY_FILE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_below_a_folder_of_all_users_is_recognised() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().join("shared");
+        fs::create_dir_all(shared.join("own")).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(is_below_shared_folder(&shared.join("a.sock")));
+        assert!(is_below_shared_folder(&shared.join("own/a.sock")));
+        assert!(is_below_shared_folder(Path::new("/no/such/folder/a.sock")));
+        assert!(!is_below_shared_folder(Path::new("/usr/a.sock")));
+    }
+}

@@ -129,6 +129,9 @@ fn covers_profiles(wide: Option<&[ProfileName]>, narrow: Option<&[ProfileName]>)
 }
 
 fn compare_tls(before: &Config, after: &Config, losses: &mut LossList) {
+    let lowered = LossFault::Lowered { before: "true", after: "false" };
+    let is_lowered = before.admin.tls && !after.admin.tls;
+    losses.add_if(is_lowered.then_some(lowered), || "admin.tls".into());
     let Some(tls) = &before.gateway.tls else { return };
     let Some(new) = &after.gateway.tls else {
         losses.add("gateway.tls", LossFault::Removed { element: "certificate" });

@@ -240,6 +240,8 @@ fn a_client_or_an_issuer_that_is_removed_or_may_use_more_is_a_loss() {
         |setting: &str| format!("issuers.i.{setting}: the setting admits more than before");
     assert_losses("", &with_roles("groups"), &[&widened("roles")]);
     assert_losses(&with_roles("groups"), &with_roles("nick"), &[&widened("groups_claim")]);
+    let tls = "[gateway.tls]\ncert = \"a\"\nkey = \"b\"\n[admin]\n";
+    assert_weaker(tls, "tls = true", "", "admin.tls: `true` is weakened to `false`");
     for (strict, weak, setting) in [
         ("profiles = [\"default\"]", "", "profiles"),
         ("", "audience = [\"x\"]", "audience"),

@@ -11,7 +11,7 @@ use crate::sections::gateway::network::{HostSetting, is_reachable_by_others};
 use crate::sections::gateway::{AnonymousAccess, GatewayConfig};
 
 /// Each listener needs its own address, and that for clients allowed host names if other machines
-/// can reach it.
+/// can reach it. Both have the same certificates.
 pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let empty = DeTable::new();
     let section = |name| root.find_table(name).unwrap_or_else(|| ConfigTable::root_table(&empty));
@@ -24,6 +24,12 @@ pub(super) fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<
         check_allowed_hosts(&gateway, open, reader);
     }
     check_clients_exist(root, &gateway, open, reader);
+    if setting_value::<AdminConfig, bool>(&admin, "tls", reader) == Some(true)
+        && gateway.find_node("tls").is_none()
+        && let Some(node) = admin.find_node("tls")
+    {
+        node.report_fault(reader, SettingFault::AdminCertificateMissing);
+    }
     // Reported at an address that the file contains, where it can be corrected.
     if let (Some(open), Some(inner)) = (open, inner)
         && addresses_collide(open, inner)

@@ -1,8 +1,10 @@
 //! Rules between the settings of events and of the audit log: one receiver, with its own settings.
 
+use trunkline_telemetry::audit::SyslogAddress;
+
 use crate::faults::problem::SettingFault;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
-use crate::sections::gateway::audit::AuditConfig;
+use crate::sections::gateway::audit::{ArgumentsSizeSetting, AuditConfig, SyslogSetting};
 
 /// Events have one receiver, with its own settings only; requests to a webhook are signed.
 pub(super) fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
@@ -38,6 +40,7 @@ pub(super) fn check_audit(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
         [_] => {}
         [_, second, ..] => second.report_fault_at_key(reader, SettingFault::ManyAuditSinks),
     }
+    check_datagrams(&audit, reader);
     for (owner, key) in AUDIT_OWNED {
         if let (None, Some(node)) = (audit.find_node(owner), audit.find_node(key)) {
             node.report_fault_at_key(reader, SettingFault::OtherAuditSetting { owner });
@@ -45,6 +48,27 @@ pub(super) fn check_audit(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     }
 }
 
+/// A required record is never lost, and a longer one than a datagram would be: redaction and escapes
+/// at most double the arguments.
+fn check_datagrams(audit: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let is_set = |key, reader: &mut ConfigReader<'_>| {
+        setting_value::<AuditConfig, bool>(audit, key, reader) == Some(true)
+    };
+    if !is_set("required", reader) || !is_set("arguments", reader) {
+        return;
+    }
+    let receiver = setting_value::<AuditConfig, Option<SyslogSetting>>(audit, "syslog", reader);
+    let size = setting_value::<AuditConfig, ArgumentsSizeSetting>(audit, "arguments_size", reader);
+    if matches!(receiver, Some(Some(SyslogAddress::Udp(_) | SyslogAddress::Unix(_))))
+        && size.is_some_and(|size| size > MAX_DATAGRAM_ARGUMENT_BYTES)
+        && let Some(node) = audit.find_node("arguments_size")
+    {
+        node.report_fault(reader, SettingFault::DatagramRecord);
+    }
+}
+
+/// The most bytes of arguments in a record that fits into a datagram of 65,507 bytes.
+const MAX_DATAGRAM_ARGUMENT_BYTES: usize = 24 << 10;
 /// Settings of the audit log that have no effect without another one.
 const AUDIT_OWNED: [(&str, &str); 7] = [
     ("file", "rotate_size"),

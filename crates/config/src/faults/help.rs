@@ -127,6 +127,8 @@ impl SettingFault {
             Self::NoAuditSink => {
                 "add file = \"audit.jsonl\", stdout = true or syslog = \"unix:/dev/log\""
             }
+            Self::DatagramRecord => "write \"24KiB\" or less, or use tcp://",
+            Self::AdminCertificateMissing => "add [gateway.tls], or remove this setting",
             Self::OtherAuditSetting { .. } => "add that one, or remove this one",
             Self::ShortChainKey | Self::ShortVaultKey => "create one: openssl rand -hex 32",
             _ => "see docs/configuration.md",

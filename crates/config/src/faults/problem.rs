@@ -423,6 +423,12 @@ pub enum SettingFault {
         /// `file`, `chain` or `arguments`.
         owner: &'static str,
     },
+    /// Records of a required audit log that a datagram may not hold.
+    #[error("a required record has to fit into a datagram")]
+    DatagramRecord,
+    /// HTTPS for operators without certificates.
+    #[error("`[gateway.tls]` is missing, whose certificates this listener uses")]
+    AdminCertificateMissing,
     /// The key of the audit log's chain is too short.
     #[error("the key of the chain has fewer than 32 bytes")]
     ShortChainKey,

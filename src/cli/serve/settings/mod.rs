@@ -80,8 +80,12 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
     let certificates = own.map(|(loaded, tls)| judge_own(loaded, tls)).unwrap_or_default();
     Ok(Listeners {
         certificates,
-        clients: Settings { limits: limits.clone(), guard: clients, tls },
-        operators: Settings { limits, guard: operators, tls: None },
+        operators: Settings {
+            limits: limits.clone(),
+            guard: operators,
+            tls: tls.clone().filter(|_| admin.tls),
+        },
+        clients: Settings { limits, guard: clients, tls },
     })
 }
 
@@ -170,6 +174,19 @@ mod tests {
             assert_eq!(admitted(&listeners.clients.guard, &hosts), expected, "{url}");
             assert!(admitted(&listeners.operators.guard, &hosts).is_empty(), "{url}");
         }
+    }
+
+    #[test]
+    fn operators_have_the_certificates_of_the_gateway_if_they_want_tls() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rcgen::generate_simple_self_signed(["gw.example.com".to_owned()]).unwrap();
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+        std::fs::write(&cert, own.cert.pem()).unwrap();
+        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        let tls = format!("[gateway.tls]\ncert = {cert:?}\nkey = {key:?}\n");
+        let plain = settings(&tls);
+        assert!(plain.clients.tls.is_some() && plain.operators.tls.is_none());
+        assert!(settings(&format!("[admin]\ntls = true\n{tls}")).operators.tls.is_some());
     }
 
     #[test]

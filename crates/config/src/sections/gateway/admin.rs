@@ -24,6 +24,9 @@ section! {
             /// The origins of web pages that may read its pages. By default none, not even pages of
             /// this machine.
             allowed_origins: Vec<String> as Vec<OriginSetting> = [],
+            /// Serves HTTPS, with the certificates and the client CAs of `gateway.tls`. Operators can
+            /// then have client certificates, and probes use `https` too.
+            tls: bool = false,
             /// The Unix socket for commands such as `trunkline status`: a path, `"auto"`, or `"off"`.
             /// Only the gateway's own user and root can connect to it. `"auto"` is a file in
             /// `$XDG_RUNTIME_DIR/trunkline/`, in `/run/trunkline/` for a service, or else in a folder

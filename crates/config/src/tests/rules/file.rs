@@ -108,6 +108,14 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "4: audit.arguments_size: out of range; expected a value from 1B to 256KiB",
     ),
     (
+        "[admin]\ntls = true",
+        "2: admin.tls: `[gateway.tls]` is missing, whose certificates this listener uses; add [gateway.tls], or remove this setting",
+    ),
+    (
+        "[audit]\nsyslog = \"udp://127.0.0.1:514\"\nrequired = true\narguments = true\narguments_size = \"32KiB\"",
+        "5: audit.arguments_size: a required record has to fit into a datagram; write \"24KiB\" or less, or use tcp://",
+    ),
+    (
         "[events]\ntypes = [\"*\"]",
         "1: events: `[events]` has none of `url`, `command` and `file`; add url = \"https://…\", command = \"…\" or file = \"…\"",
     ),
