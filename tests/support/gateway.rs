@@ -134,6 +134,14 @@ fn text(gateway: &str, rest: &str) -> String {
     )
 }
 
+/// Returns the names of the files that a gateway leaves in its folder, without the lock of the folder
+/// of its private socket.
+pub fn kept_files(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap();
+    let names = names.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != ".lock").collect()
+}
+
 /// The private socket in the folder of the configuration.
 const SOCKET_NAME: &str = "admin.sock";
 

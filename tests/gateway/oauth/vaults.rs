@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::support::api::Page;
-use crate::support::gateway::TRUNKLINE;
+use crate::support::gateway::{TRUNKLINE, kept_files};
 use crate::support::{Client, Gateway, OauthServer, Said, client_table, until, within};
 
 use super::{agree, call, link_in, log_in, protected};
@@ -329,8 +329,7 @@ async fn a_gateway_without_a_key_keeps_logins_in_memory_only() {
     let gateway = Gateway::with("s", server.lines("s", "")).start().await;
     log_in_with(&gateway, &server, json!({})).await;
     let folder = gateway.stop().await;
-    let names = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
-    assert_eq!(names.collect::<Vec<_>>(), ["gateway.toml"]);
+    assert_eq!(kept_files(folder.path()), ["gateway.toml"]);
 }
 
 #[tokio::test]
