@@ -18,6 +18,7 @@ mod responses;
 pub mod stdio;
 
 pub use access::caller::{Refused, Unauthenticated, WaitingRequest, refusal};
+pub use legacy::SessionOverview;
 pub use requests::dispatch::PendingResponse;
 pub use responses::body::Body;
 
@@ -83,6 +84,16 @@ impl McpService {
     /// Returns the clients of a principal's open Legacy sessions, by the principal's name.
     pub fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
         self.sessions.clients_of(principal)
+    }
+
+    /// Returns every open Legacy session, the oldest first.
+    pub fn session_overviews(&self) -> Vec<SessionOverview> {
+        self.sessions.overviews()
+    }
+
+    /// Ends the session with this digest. Returns it; `None` if there is no such session.
+    pub fn end_session(&self, digest: &str) -> Option<SessionOverview> {
+        self.sessions.end_by_digest(digest)
     }
 
     /// Identifies the sender of a request by its head alone, before anything else is read. The

@@ -253,6 +253,27 @@ impl Snapshots {
         plan
     }
 
+    /// Starts a server anew beside its old instances, waits until it is ready or has failed, and
+    /// lets it take over, as for a server whose settings change: calls in flight finish. Returns
+    /// false if there is no such server.
+    pub async fn restart(self: &Arc<Self>, name: &ServerName) -> bool {
+        let _turn = self.loading.lock().await;
+        let before = self.current.load_full();
+        let Some(member) = before.server(name) else { return false };
+        let server = upstream::Server::start(Arc::clone(&member.config), &self.surroundings);
+        let plan = ReloadPlan { replaced: vec![name.clone()], ..ReloadPlan::default() };
+        let servers = HashMap::from([(name.clone(), Arc::clone(&server))]);
+        self.take_over(&before, &plan, &servers).await;
+        let with_server = |current: &Snapshot| {
+            let mut parts = SnapshotParts::of(current);
+            parts.servers.insert(name.clone(), server);
+            parts
+        };
+        self.publish(with_server).await;
+        self.stop_removed(&before, &plan).await;
+        true
+    }
+
     /// Publishes the servers' newest lists now, unless the current snapshot has them.
     pub async fn catch_up(&self) {
         let mut warned = self.making.lock().await;

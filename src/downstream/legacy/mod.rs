@@ -11,6 +11,7 @@ mod session_stream;
 
 pub(super) use call::LegacyCall;
 pub(super) use outbox::{Piece, ReplayStart};
+pub use registry::SessionOverview;
 pub(super) use registry::{Sessions, unguessable};
 pub(super) use resumption::{ResumingSession, answer_resumable};
 pub(super) use session::ClientSession;

@@ -12,13 +12,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::call::{Client, Failure, InternalFault};
+use crate::call::{Client, Failure, InternalFault, Principal};
 use crate::clock;
 use crate::config::LimitsConfig;
-use crate::crypto::random_bytes;
+use crate::crypto::{random_bytes, sha256};
 use crate::pipeline::Gateway;
 use crate::shares::Holder;
 use crate::telemetry::events::{ClientFacts, EventType, LifecycleEvent};
+use crate::text::one_line;
 use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
@@ -41,6 +42,27 @@ struct OpenSessions {
     /// that requests cost nothing, and making room costs at most one step for each use.
     held: HashMap<Holder, BTreeMap<IdlePlace, Arc<str>>>,
     opened: u64,
+}
+
+/// An open session, as operators see it.
+#[derive(Debug, Clone)]
+pub struct SessionOverview {
+    /// Digits of the SHA-256 of its id, which itself is a secret.
+    pub digest: String,
+    /// The client or user.
+    pub principal: Principal,
+    /// The profile.
+    pub profile: String,
+    /// The client's name for its software; empty if it sent none.
+    pub software: String,
+    /// The version of that software.
+    pub version: String,
+    /// The protocol version.
+    pub protocol_version: String,
+    /// The time of its opening.
+    pub opened_at: SystemTime,
+    /// The time of its last use; `None` while it has a call or a stream.
+    pub idle_since: Option<SystemTime>,
 }
 
 struct OpenSession {
@@ -74,6 +96,28 @@ impl Sessions {
         let sessions = open.sessions.values().map(|open| &open.session);
         let own = sessions.filter(|session| session.owner().principal().as_str() == principal);
         own.map(|session| Arc::clone(session.client())).collect()
+    }
+
+    /// Returns every open session, the oldest first.
+    pub(crate) fn overviews(&self) -> Vec<SessionOverview> {
+        let open = self.lock();
+        let sessions = open.sessions.values().map(|open| Arc::clone(&open.session));
+        let mut sessions: Vec<_> = sessions.collect();
+        drop(open);
+        sessions.sort_by_key(|session| session.opened());
+        sessions.iter().map(|session| SessionOverview::of(session)).collect()
+    }
+
+    /// Ends the session with this digest. Returns it; `None` if there is no such session.
+    pub(crate) fn end_by_digest(&self, digest: &str) -> Option<SessionOverview> {
+        let open = self.lock();
+        let mut sessions = open.sessions.values().map(|open| &open.session);
+        let found = sessions.find(|session| digest_session(session) == digest).map(Arc::clone);
+        drop(open);
+        let session = found?;
+        let overview = SessionOverview::of(&session);
+        self.close(&session);
+        Some(overview)
     }
 
     /// Opens a session for a caller at that address. At a limit, the session of the same holder
@@ -181,6 +225,32 @@ impl Sessions {
     fn lock(&self) -> MutexGuard<'_, OpenSessions> {
         self.open.lock()
     }
+}
+
+impl SessionOverview {
+    fn of(session: &ClientSession) -> Self {
+        let (software, version) = session.client().name_and_version();
+        let wall = |at: Instant| clock::wall_now() - clock::now().saturating_duration_since(at);
+        Self {
+            digest: digest_session(session),
+            principal: session.owner().principal().clone(),
+            profile: session.owner().endpoint().profile().to_owned(),
+            software: one_line(&software, MAX_SOFTWARE_CHARS),
+            version: one_line(&version, MAX_SOFTWARE_CHARS),
+            protocol_version: session.client().version.to_string(),
+            opened_at: wall(session.opened()),
+            idle_since: match session.activity() {
+                SessionActivity::Busy => None,
+                SessionActivity::Idle { since } => Some(wall(since)),
+            },
+        }
+    }
+}
+
+/// Returns the digits that identify a session to operators. They open no session.
+fn digest_session(session: &ClientSession) -> String {
+    let digest = sha256(session.id().as_bytes());
+    HEXLOWER.encode(digest.first_chunk::<SESSION_DIGEST_BYTES>().unwrap_or(&[0; 8]))
 }
 
 impl OpenSessions {
@@ -291,3 +361,8 @@ pub(crate) fn unguessable() -> Result<Arc<str>, Failure> {
 const BUSY_SESSION_TIME: Duration = Duration::from_secs(1);
 /// Interval of the search for idle sessions.
 const IDLE_SESSION_SWEEP: Duration = Duration::from_secs(5);
+
+/// Bytes of the digest that identifies a session to operators.
+const SESSION_DIGEST_BYTES: usize = 8;
+/// Limit of the characters of a client's software and its version.
+const MAX_SOFTWARE_CHARS: usize = 64;

@@ -112,6 +112,23 @@ impl BaselineFolder {
         self.edit(server, |record| record.approve(names)).map(|(_, approved)| approved)
     }
 
+    /// Approves the definitions of a server whose pending forms all have one of these digests, in
+    /// hexadecimal digits: one that has changed since an operator saw it stays pending.
+    ///
+    /// # Errors
+    /// [`BaselineError`].
+    pub fn approve_forms(
+        &self,
+        server: &ServerName,
+        digests: &[String],
+    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
+        let approve = |record: &mut BaselineRecord| {
+            let names = record.names_pending_in(digests);
+            if names.is_empty() { Vec::new() } else { record.approve(&names) }
+        };
+        self.edit(server, approve).map(|(_, approved)| approved)
+    }
+
     /// Applies changes to the baseline of a server, and returns the result.
     pub(super) fn update(
         &self,

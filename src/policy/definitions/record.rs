@@ -157,6 +157,20 @@ impl BaselineRecord {
         approved
     }
 
+    /// Returns the names with pending forms, if all of these have one of the digests, in any kind:
+    /// approval is by name.
+    pub(super) fn names_pending_in(&self, digests: &[String]) -> Vec<String> {
+        let mut names: BTreeMap<&str, bool> = BTreeMap::new();
+        for (_, name, pinned) in self.definitions() {
+            for form in &pinned.pending {
+                let is_meant = digests.contains(&form.sha256.to_string());
+                *names.entry(name).or_insert(true) &= is_meant;
+            }
+        }
+        let meant = names.into_iter().filter(|(_, is_meant)| *is_meant);
+        meant.map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// Returns the record without the texts of definitions.
     #[must_use]
     pub fn without_texts(mut self) -> Self {
