@@ -6,10 +6,14 @@ use std::pin::Pin;
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, Status};
+use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, ServerStatus, Status};
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery};
 
+use super::resources::catalog::{self, CatalogPage};
+use super::resources::clients::{self, ClientsPage, SessionStatus};
+use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
+use super::resources::servers::{self, ServersPage};
 use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::configuration::PlanRequest;
 use super::{openapi, resources};
@@ -121,6 +125,10 @@ impl ApiEndpoint {
         Self { is_recorded: false, ..Self::post(path, summary) }
     }
 
+    const fn delete(path: &'static str, summary: &'static str) -> Self {
+        Self { method: ApiMethod::Delete, ..Self::post(path, summary) }
+    }
+
     /// Sets the parameters.
     const fn takes(self, parameters: &'static [EndpointParameter]) -> Self {
         Self { parameters, ..self }
@@ -154,6 +162,36 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         .answers::<Status>(|request| {
         Box::pin(async move { resources::overview::answer_status(&request) })
     }),
+    ApiEndpoint::get("/servers", "Every server")
+        .answers::<ServersPage>(|it| Box::pin(async move { servers::list_servers(&it) })),
+    ApiEndpoint::get("/servers/{server}", "A server")
+        .takes(&[SERVER_PARAMETER])
+        .answers::<ServerStatus>(|it| Box::pin(async move { servers::show_server(&it) })),
+    ApiEndpoint::post(
+        "/servers/{server}/restart",
+        "Starts a server anew. The new one takes over once it is ready or has failed; calls in \
+         flight finish at the old one",
+    )
+    .takes(&[SERVER_PARAMETER])
+    .answers::<ServerStatus>(|it| Box::pin(servers::restart_server(it))),
+    ApiEndpoint::get(
+        "/catalog",
+        "Every tool, prompt, resource and template, with its names, tokens and profiles, and the \
+         reasons that it is held or hidden",
+    )
+    .answers::<CatalogPage>(|it| Box::pin(catalog::list_elements(it))),
+    ApiEndpoint::get("/clients", "Every client, and the open sessions of Legacy clients")
+        .answers::<ClientsPage>(|it| Box::pin(async move { clients::list_clients(&it) })),
+    ApiEndpoint::delete("/sessions/{session}", "Ends a session, with its calls and streams")
+        .takes(&[SESSION_PARAMETER])
+        .answers::<SessionStatus>(|it| Box::pin(async move { clients::end_session(&it) })),
+    ApiEndpoint::get("/definitions", "Every definition that waits for approval, with its changes")
+        .answers::<PendingPage>(|it| Box::pin(definitions::list_pending(it))),
+    ApiEndpoint::post("/servers/{server}/definitions/approve", "Approves forms by their digests")
+        .needs(Admin)
+        .takes(&[SERVER_PARAMETER])
+        .reads::<Approval>()
+        .answers::<ApprovalReport>(|it| Box::pin(definitions::approve_forms(it))),
     ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
         .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
         .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
@@ -173,6 +211,12 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
 
 const SERVER_PARAMETER: EndpointParameter =
     EndpointParameter { name: "server", place: ArgumentPlace::Path, meaning: "its name" };
+
+const SESSION_PARAMETER: EndpointParameter = EndpointParameter {
+    name: "session",
+    place: ArgumentPlace::Path,
+    meaning: "`session` from the list of clients",
+};
 
 const REFRESH_CLIENT: EndpointParameter = EndpointParameter {
     name: "client",

@@ -87,12 +87,19 @@ where
     }
     refuse_foreign_page(&head.headers)?;
     request.body = read_body(&head.headers, body).await?;
-    let answered = (endpoint.answer)(request).await;
-    if endpoint.is_recorded {
-        let change = OperatorChange { method: endpoint.method.as_str(), path };
-        record_change(&report.gateway.audit, &operator, &change, &answered);
+    if !endpoint.is_recorded {
+        return (endpoint.answer)(request).await;
     }
-    answered
+    let (method, path) = (endpoint.method.as_str(), path.to_owned());
+    // A client that disconnects neither cuts a change in half nor leaves it without a record.
+    let changing = tokio::spawn(async move {
+        let audit = request.report.gateway.audit.clone();
+        let answered = (endpoint.answer)(request).await;
+        record_change(&audit, &operator, &OperatorChange { method, path: &path }, &answered);
+        answered
+    });
+    let broken = |_| Err(ApiProblem::new(ProblemCode::Internal, "the change has broken off"));
+    changing.await.unwrap_or_else(broken)
 }
 
 /// Records a request of an operator to a page beside the API that may have changed something.

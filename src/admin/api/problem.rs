@@ -64,6 +64,12 @@ problem_codes! {
     UnknownClient = "unknown_client", NOT_FOUND;
     /// The plan is unknown, or the configuration has changed since: make a new one.
     PlanOutdated = "plan_outdated", CONFLICT;
+    /// There is no such session.
+    UnknownSession = "unknown_session", NOT_FOUND;
+    /// Nothing waits for approval in exactly these forms.
+    NotPending = "not_pending", CONFLICT;
+    /// The request needs a folder for the gateway's state: set `gateway.state_dir`.
+    StateDirNeeded = "state_dir_needed", CONFLICT;
     /// The server cannot do that now: see `detail`.
     ServerUnavailable = "server_unavailable", SERVICE_UNAVAILABLE;
     /// The gateway cannot answer: see its log.

@@ -1,5 +1,7 @@
 //! The admin API: the private socket, roles over TCP, problems, and the OpenAPI document.
 
+mod resources;
+
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use serde_json::{Value, json};

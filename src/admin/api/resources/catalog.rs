@@ -1,0 +1,184 @@
+//! The catalog: every element that servers list, also those that no client sees.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+
+use crate::admin::api::problem::{ApiProblem, ProblemCode};
+use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::admin::definitions::shown_name;
+use crate::call::{NativeName, ProfileName, ServerName};
+use crate::catalog::{Catalog, Kind};
+use crate::policy::ScreenedDefinition;
+use crate::snapshot::{Snapshot, SnapshotServer, TokenReport};
+
+/// Every element.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CatalogPage {
+    /// Explanation of the tokens.
+    estimate: &'static str,
+    /// In file order of servers, then in the order of their lists.
+    elements: Vec<ElementStatus>,
+}
+
+/// A tool, prompt, resource or resource template.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ElementStatus {
+    /// `tools`, `prompts`, `resources` or `resourceTemplates`.
+    kind: &'static str,
+    /// The server.
+    server: String,
+    /// The server's own name for it, or its URI.
+    native: String,
+    /// The name or URI for clients; `None` if no client sees it.
+    public: Option<String>,
+    /// The tokens of a tool's definition in a model's context, by estimate.
+    tokens: Option<usize>,
+    /// The profiles that show it. Rules and scopes may hide it from some of their clients.
+    profiles: Vec<String>,
+    /// True if it waits for approval.
+    held: bool,
+    /// The reasons that it is held, reported or hidden.
+    reasons: Vec<String>,
+}
+
+/// Lists the elements.
+pub(crate) async fn list_elements(request: EndpointRequest) -> EndpointAnswer {
+    let snapshot = request.report.gateway.snapshots.load_full();
+    // Counting tokens takes up to some seconds.
+    let built = spawn_blocking(move || build_page(&snapshot)).await;
+    answer(&built.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
+}
+
+fn build_page(snapshot: &Arc<Snapshot>) -> CatalogPage {
+    let survey = CatalogSurvey::of(snapshot);
+    let elements = snapshot.servers().flat_map(|member| survey.elements_of(member)).collect();
+    CatalogPage { estimate: "o200k_base; other models differ", elements }
+}
+
+/// The names of a snapshot, prepared for look-ups.
+struct CatalogSurvey<'a> {
+    snapshot: &'a Snapshot,
+    tokens: Arc<TokenReport>,
+    /// Public names of prompts, by server and native name.
+    prompts: HashMap<(ServerName, NativeName), String>,
+    /// The names and URIs of each profile.
+    profiles: Vec<(String, HashSet<(Kind, String)>)>,
+    /// Those of clients without a profile.
+    shown: HashSet<(Kind, String)>,
+}
+
+impl<'a> CatalogSurvey<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let catalog = &snapshot.plain.catalog;
+        let shown = listed_names(catalog);
+        let prompts = shown.iter().filter(|(kind, _)| *kind == Kind::Prompts);
+        let prompts = prompts.filter_map(|(_, name)| {
+            let (_, origin) = catalog.prompt(name)?;
+            Some(((origin.server.clone(), origin.native.clone()), name.clone()))
+        });
+        let configured = snapshot.config.profiles.iter().map(|profile| profile.name.clone());
+        let default = snapshot.profile(ProfileName::DEFAULT).is_none().then(ProfileName::default);
+        let profiles = configured
+            .chain(default)
+            .map(|name| (name.to_string(), listed_names(&snapshot.profile_view(&name).catalog)));
+        Self {
+            snapshot,
+            tokens: snapshot.report_tokens(),
+            prompts: prompts.collect(),
+            profiles: profiles.collect(),
+            shown,
+        }
+    }
+
+    fn elements_of(&self, member: &SnapshotServer) -> Vec<ElementStatus> {
+        let Some(list) = member.server.list() else { return Vec::new() };
+        let findings = self.snapshot.screen.findings_in(&list);
+        let listed = list.definitions().filter_map(|one| {
+            let kind = one.kind.listed().filter(|kind| *kind != Kind::Skills)?;
+            let is_this =
+                |found: &&ScreenedDefinition| found.kind == one.kind && found.native == *one.native;
+            Some(self.describe(member, kind, one.native, findings.iter().find(is_this)))
+        });
+        listed.collect()
+    }
+
+    fn describe(
+        &self,
+        member: &SnapshotServer,
+        kind: Kind,
+        native: &NativeName,
+        finding: Option<&ScreenedDefinition>,
+    ) -> ElementStatus {
+        let server = &member.config.name;
+        let public = self.public_name(server, kind, native);
+        let held = finding.is_some_and(|finding| finding.held);
+        let mut reasons: Vec<_> =
+            finding.iter().flat_map(|it| &it.reasons).map(ToString::to_string).collect();
+        if public.is_none() && !held {
+            reasons.push("hidden by the settings of its server, or by its name".to_owned());
+        }
+        let has = |names: &HashSet<(Kind, String)>| {
+            public.as_ref().is_some_and(|public| names.contains(&(kind, public.clone())))
+        };
+        let profiles = self.profiles.iter().filter(|(_, names)| has(names));
+        let is_counted = |tool: &&crate::snapshot::ToolTokens| {
+            tool.origin.as_ref().is_some_and(|(of, name)| of == server && name == native)
+        };
+        let counted = self.tokens.tools.iter().find(is_counted).filter(|_| kind == Kind::Tools);
+        ElementStatus {
+            kind: kind.member(),
+            server: server.to_string(),
+            native: shown_name(native),
+            tokens: counted.map(|tool| tool.tokens),
+            profiles: profiles.map(|(name, _)| name.clone()).collect(),
+            public,
+            held,
+            reasons,
+        }
+    }
+
+    /// Returns the name or URI for clients.
+    fn public_name(&self, server: &ServerName, kind: Kind, native: &NativeName) -> Option<String> {
+        let catalog = &self.snapshot.plain.catalog;
+        match kind {
+            Kind::Tools => {
+                catalog.find_listed_tool(server, native).map(|entry| entry.public.to_string())
+            }
+            Kind::Prompts => self.prompts.get(&(server.clone(), native.clone())).cloned(),
+            Kind::Resources | Kind::Templates | Kind::Skills => {
+                let uri = catalog.uris().public_uri(server, native.as_str()).into_owned();
+                self.shown.contains(&(kind, uri.clone())).then_some(uri)
+            }
+        }
+    }
+}
+
+/// The names of an element in a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedNames {
+    name: Option<String>,
+    uri: Option<String>,
+    uri_template: Option<String>,
+}
+
+/// Returns the names and URIs in the lists of a catalog.
+fn listed_names(catalog: &Catalog) -> HashSet<(Kind, String)> {
+    let all = [Kind::Tools, Kind::Prompts, Kind::Resources, Kind::Templates].into_iter();
+    let names = all.flat_map(|kind| {
+        catalog.list(kind).items().filter_map(move |raw| {
+            let names: ListedNames = serde_json::from_slice(&raw).ok()?;
+            let name = match kind {
+                Kind::Resources => names.uri,
+                Kind::Templates => names.uri_template,
+                Kind::Tools | Kind::Prompts | Kind::Skills => names.name,
+            };
+            Some((kind, name?))
+        })
+    });
+    names.collect()
+}

@@ -1,0 +1,154 @@
+//! Definitions of servers that wait for approval. They are approved in the files that `trunkline pin
+//! approve` edits, under the same lock.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use trunkline_import::unified_diff;
+
+use super::servers::{server_name, unknown_server};
+use crate::admin::api::problem::{ApiProblem, ProblemCode};
+use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::admin::definitions::shown_name;
+use crate::call::{NativeName, ServerName};
+use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinnedDefinition};
+use crate::text::{error_chain, escape_controls, escape_invisible};
+
+/// Every definition that waits for approval.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PendingPage {
+    /// In file order of servers.
+    pending: Vec<PendingDefinition>,
+}
+
+/// A definition that waits for approval.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PendingDefinition {
+    /// The server.
+    server: String,
+    /// Its kind.
+    kind: &'static str,
+    /// The server's own name for it, or its URI.
+    name: String,
+    /// SHA-256 of the form that waits.
+    sha256: String,
+    /// The reasons to ask.
+    reasons: Vec<String>,
+    /// The changes since the newest form, as a unified diff; the whole text if there are none.
+    diff: String,
+}
+
+/// The forms to approve.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Approval {
+    /// Their SHA-256, as listed: a form that has changed since is not approved.
+    sha256: Vec<String>,
+}
+
+/// The approved definitions.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ApprovalReport {
+    /// Their kinds and names.
+    approved: Vec<ApprovedDefinition>,
+}
+
+/// A definition that was approved.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ApprovedDefinition {
+    /// Its kind.
+    kind: &'static str,
+    /// The server's own name for it, or its URI.
+    name: String,
+}
+
+/// Lists the definitions that wait for approval, with their changes.
+pub(crate) async fn list_pending(request: EndpointRequest) -> EndpointAnswer {
+    let folder = folder(&request)?;
+    let config = request.report.configured();
+    let servers: Vec<_> = config.servers.iter().map(|server| server.name.clone()).collect();
+    let read = move || {
+        let mut pending = Vec::new();
+        for server in servers {
+            pending.extend(pending_of(&server, &folder.read(&server)?));
+        }
+        Ok(PendingPage { pending })
+    };
+    answer(&in_background(read).await?)
+}
+
+/// Approves forms of a server.
+pub(crate) async fn approve_forms(request: EndpointRequest) -> EndpointAnswer {
+    let (folder, server) = (folder(&request)?, server_name(&request)?);
+    let config = request.report.configured();
+    if config.servers.iter().all(|known| known.name != server) {
+        return Err(unknown_server(server.as_str()));
+    }
+    let Approval { sha256 } = request.read_body()?;
+    if sha256.is_empty() || sha256.len() > MAX_APPROVED_FORMS {
+        let detail = format!("expected 1 to {MAX_APPROVED_FORMS} digests in `sha256`");
+        return Err(ApiProblem::invalid(detail));
+    }
+    let approved = in_background(move || folder.approve_forms(&server, &sha256)).await?;
+    request.report.gateway.snapshots.read_approvals();
+    if approved.is_empty() {
+        let detail = "no definition waits for approval in exactly these forms: list them again";
+        return Err(ApiProblem::new(ProblemCode::NotPending, detail));
+    }
+    let approved = approved.iter().map(|(kind, name)| ApprovedDefinition {
+        kind: kind.member(),
+        name: shown_name(&NativeName::new(name)),
+    });
+    answer(&ApprovalReport { approved: approved.collect() })
+}
+
+fn folder(request: &EndpointRequest) -> Result<BaselineFolder, ApiProblem> {
+    let folder = request.report.gateway.snapshots.definitions().folder();
+    folder.cloned().ok_or_else(|| {
+        let detail = "definitions are not stored: set gateway.pin_dir or gateway.state_dir";
+        ApiProblem::new(ProblemCode::StateDirNeeded, detail)
+    })
+}
+
+/// Reads or writes files on a blocking thread.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BaselineError> + Send + 'static,
+) -> Result<T, ApiProblem> {
+    let internal = |detail: String| ApiProblem::new(ProblemCode::Internal, detail);
+    let done = spawn_blocking(work).await.map_err(|error| internal(error.to_string()))?;
+    done.map_err(|error| internal(error_chain(&error)))
+}
+
+fn pending_of(server: &ServerName, record: &BaselineRecord) -> Vec<PendingDefinition> {
+    let all = record.definitions().flat_map(|(kind, name, pinned)| {
+        pinned.pending.iter().map(move |form| PendingDefinition {
+            server: server.to_string(),
+            kind: kind.member(),
+            name: shown_name(&NativeName::new(name)),
+            sha256: form.sha256.to_string(),
+            reasons: form.reasons.clone(),
+            diff: diff_of(name, pinned, form.definition.as_ref()),
+        })
+    });
+    all.collect()
+}
+
+fn diff_of(name: &str, pinned: &PinnedDefinition, after: Option<&Value>) -> String {
+    let newest = pinned.accepted.last().and_then(|form| form.definition.as_ref());
+    let before = newest.map(pretty_text).unwrap_or_default();
+    let after = after.map(pretty_text).unwrap_or_default();
+    // An unchanged form waits if nothing of its server is served before it is approved.
+    if before == after { after } else { unified_diff(name, &before, &after) }
+}
+
+/// Returns a definition, indented, with invisible characters escaped.
+fn pretty_text(definition: &Value) -> String {
+    let pretty = serde_json::to_string_pretty(definition).unwrap_or_default();
+    let lines = pretty.lines().map(|line| escape_invisible(&escape_controls(line)) + "\n");
+    lines.collect()
+}
+
+/// Limit of the forms in one approval.
+const MAX_APPROVED_FORMS: usize = 10_000;
