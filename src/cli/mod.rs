@@ -194,7 +194,7 @@ pub fn run() -> ExitCode {
         CliCommand::Serve(common) => serve::run(common),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
         CliCommand::Status(args) => status::show_status(args),
-        CliCommand::Why(args) => why::explain(*args),
+        CliCommand::Why(args) => why::explain(&args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Doctor(args) => doctor::run(&args),
         CliCommand::Plan(args) => plan::show_plan(args),

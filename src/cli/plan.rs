@@ -189,7 +189,9 @@ impl PlanText {
         let mut text = String::new();
         let mut add = |start: &str, line: &str| text.push_str(&wrap_text(start, &printable(line)));
         if !self.faults.is_empty() {
-            self.faults.iter().for_each(|fault| add("fault: ", fault));
+            for fault in &self.faults {
+                add("fault: ", fault);
+            }
             return text;
         }
         if self.is_unchanged {
@@ -197,7 +199,9 @@ impl PlanText {
         }
         let ConsequencesText { added, restarted, removed, clients, profiles, weakened } =
             &self.consequences;
-        added.iter().for_each(|name| add("+ server ", name));
+        for name in added {
+            add("+ server ", name);
+        }
         for (mark, servers) in [("~ server ", restarted), ("- server ", removed)] {
             for ServerText { name, sessions, calls } in servers {
                 add(mark, &format!("{name}: {sessions} session(s), {calls} call(s) in flight"));
@@ -206,8 +210,11 @@ impl PlanText {
         for client in clients {
             let ClientText { client: name, profile, gained, lost, renamed } = client;
             add("", &format!("{name}, profile {profile}:"));
-            gained.iter().for_each(|tool| add("  + tool ", tool));
-            lost.iter().for_each(|tool| add("  - tool ", tool));
+            for (mark, tools) in [("  + tool ", gained), ("  - tool ", lost)] {
+                for tool in tools {
+                    add(mark, tool);
+                }
+            }
             for RenamedText { before, after } in renamed {
                 add("  ~ tool ", &format!("{before} is {after}"));
             }
@@ -216,7 +223,9 @@ impl PlanText {
             let count = |tokens: &Option<usize>| tokens.map_or("none".into(), |it| it.to_string());
             add("", &format!("profile {profile}: {} → {} tokens", count(before), count(after)));
         }
-        weakened.iter().for_each(|loss| add("! weaker ", loss));
+        for loss in weakened {
+            add("! weaker ", loss);
+        }
         match &self.calls {
             Some(calls) => calls.describe(days, &mut add),
             None => add("", "Calls are not recorded: set `file` in [audit]."),

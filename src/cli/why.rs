@@ -110,9 +110,9 @@ enum CallQueryError {
     Read(#[from] std::io::Error),
 }
 
-pub(super) fn explain(args: WhyArgs) -> ExitCode {
+pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     let body = match &args.from_audit {
-        None => query_of(&args),
+        None => query_of(args),
         Some(id) => {
             let common = CommonArgs::with_config(args.gateway.config().to_owned());
             match common.read_config() {

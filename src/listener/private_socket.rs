@@ -179,13 +179,15 @@ impl PrivateSocket {
         let place = Arc::clone(places).acquire_owned().await.ok();
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => match permitted_user(&stream) {
-                    Some(user) => return (stream, user, place),
-                    None => tracing::warn!(
+                Ok((stream, _)) => {
+                    if let Some(user) = permitted_user(&stream) {
+                        return (stream, user, place);
+                    }
+                    tracing::warn!(
                         "refused a connection to the private socket: it is not of this user, or of a \
                          child process of the gateway"
-                    ),
-                },
+                    );
+                }
                 Err(fault) => {
                     tracing::warn!(%fault, "cannot accept private connections");
                     sleep(ACCEPT_PAUSE).await;

@@ -17,6 +17,7 @@ use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
 use crate::upstream::LifeState;
 
+use super::record::answered::log_introduction;
 use super::{Gateway, listing, tasks};
 
 /// Kinds of introductions.
@@ -72,7 +73,7 @@ impl Gateway {
             Introduction::Discover => Method::Discover,
             Introduction::Initialize(_) => Method::Initialize,
         };
-        self.log_introduction(&method, context, started);
+        log_introduction(&method, context, started);
         result.to_string().into()
     }
 }

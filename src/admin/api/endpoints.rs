@@ -10,12 +10,12 @@ use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, Serve
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery};
 
+use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::catalog::{self, CatalogPage};
 use super::resources::clients::{self, ClientsPage, SessionStatus};
+use super::resources::configuration::PlanRequest;
 use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
 use super::resources::servers::{self, ServersPage};
-use super::request::{EndpointAnswer, EndpointRequest};
-use super::resources::configuration::PlanRequest;
 use super::{openapi, resources};
 
 /// An endpoint.

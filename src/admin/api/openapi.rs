@@ -69,10 +69,10 @@ fn describe_operation(
             }
         }
     });
-    if let Some(body) = endpoint.body {
+    if let (Some(body), Some(members)) = (endpoint.body, operation.as_object_mut()) {
         let schema = body(generator);
-        operation["requestBody"] =
-            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        let content = json!({ "application/json": { "schema": schema } });
+        members.insert("requestBody".into(), json!({ "required": true, "content": content }));
     }
     operation
 }

@@ -8,6 +8,7 @@ use crate::telemetry::audit::{
 use crate::text::{clip, escape_controls};
 
 use super::access::OperatorIdentity;
+use super::problem::ProblemCode;
 use super::request::EndpointAnswer;
 
 /// A request that may have changed something.
@@ -36,10 +37,10 @@ pub(super) fn record_change(
     answered: &EndpointAnswer,
 ) {
     let problem = answered.as_ref().err().map(|problem| problem.code);
-    let status = problem.map_or(StatusCode::OK, |code| code.status());
-    let reason = problem.map(|code| code.as_str());
+    let status = problem.map_or(StatusCode::OK, ProblemCode::status);
+    let reason = problem.map(ProblemCode::as_str);
     audit_change(trail, operator, change, ChangeOutcome { status, reason });
-    let outcome = problem.map_or("done", |code| code.as_str());
+    let outcome = problem.map_or("done", ProblemCode::as_str);
     let path = escape_controls(clip(change.path, MAX_RECORDED_PATH_BYTES));
     let (operator, method) = (&operator.actor, change.method);
     tracing::info!(%operator, method, path, outcome, "changed by an operator");

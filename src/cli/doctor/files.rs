@@ -46,6 +46,11 @@ pub(super) fn check_runtimes(config: &Config, path: &Path, report: &mut DoctorRe
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command has no runtime here")]
+fn pause() {
+    std::thread::sleep(POLL_INTERVAL);
+}
+
 /// Runs `PROGRAM --version` within [`VERSION_TIME`]; `None` if there is no such program.
 fn ask_version(program: &str) -> Option<Result<String, String>> {
     let mut command = Command::new(program);
@@ -60,7 +65,7 @@ fn ask_version(program: &str) -> Option<Result<String, String>> {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => break,
             Ok(Some(status)) => return Some(Err(status.to_string())),
-            Ok(None) if clock::now() < end => std::thread::sleep(POLL_INTERVAL),
+            Ok(None) if clock::now() < end => pause(),
             Ok(None) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 return Some(Err(format!("no answer within {} s", VERSION_TIME.as_secs())));

@@ -138,7 +138,8 @@ impl GatewayAnswer {
             return document.ok_or(RunningGatewayError::Unreadable { place: self.place });
         }
         let document = document.unwrap_or_default();
-        let member = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
+        let member =
+            |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (status, code, detail) = (self.status, member("code"), member("detail"));
         Err(RunningGatewayError::Refused { status, code, detail })
     }

@@ -265,13 +265,7 @@ impl Running {
             .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
         let surroundings = with_store(surroundings, &config, path).await;
-        let vault = match vault_keeper::open_vault(&config).await? {
-            Some(vault) => {
-                surroundings.grants.open_vault(vault).await?;
-                Some(vault_keeper::follow_vault(&surroundings.grants))
-            }
-            None => None,
-        };
+        let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));
         let surroundings = match doors.clients {

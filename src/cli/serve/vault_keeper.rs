@@ -34,8 +34,21 @@ pub(crate) async fn open_vault(config: &Config) -> Result<Option<Arc<Vault>>, Va
     Ok(Some(Arc::new(opened?)))
 }
 
+/// Opens the vault, if there is one, reads its grants, and follows changes by other processes.
+///
+/// # Errors
+/// [`VaultOpenError`].
+pub(super) async fn restore_grants(
+    config: &Config,
+    grants: &Arc<GrantBook>,
+) -> Result<Option<JoinHandle<()>>, VaultOpenError> {
+    let Some(vault) = open_vault(config).await? else { return Ok(None) };
+    grants.open_vault(vault).await?;
+    Ok(Some(follow_vault(grants)))
+}
+
 /// Follows changes of the vault by other processes, such as `trunkline login`.
-pub(super) fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
+fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
     let grants = Arc::clone(grants);
     tokio::spawn(async move {
         loop {

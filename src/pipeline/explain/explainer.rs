@@ -156,7 +156,7 @@ impl<'a> Explainer<'a> {
             }
             Failure::ScopesNeeded(needed) => {
                 let missing = needed.scopes.iter().filter(|scope| !self.has_scope(scope));
-                let missing: Vec<_> = missing.map(|scope| scope.to_string()).collect();
+                let missing: Vec<_> = missing.map(ToString::to_string).collect();
                 self.explain_scopes(gate, &missing);
             }
             _ => {}

@@ -146,12 +146,10 @@ fn native_name(naming: &Naming, member: &SnapshotServer, public: &str) -> Option
     if let Some((native, _)) = renamed {
         return Some(native.clone());
     }
-    match naming.prefix_of(&member.config.name) {
-        Some(prefix) => public.strip_prefix(&*prefix).map(NativeName::new),
-        None => {
-            let list = member.server.list()?;
-            let tool = list.tools.iter().find(|tool| tool.native.as_str() == public)?;
-            Some(tool.native.clone())
-        }
+    if let Some(prefix) = naming.prefix_of(&member.config.name) {
+        return public.strip_prefix(&*prefix).map(NativeName::new);
     }
+    let list = member.server.list()?;
+    let tool = list.tools.iter().find(|tool| tool.native.as_str() == public)?;
+    Some(tool.native.clone())
 }

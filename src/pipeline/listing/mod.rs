@@ -16,6 +16,7 @@ use crate::clock;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::pipeline::client_view::ClientView;
+use crate::pipeline::record::answered::log_list;
 use crate::shares::{Holder, Patience};
 use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 use crate::upstream::ListPatience;
@@ -53,7 +54,7 @@ impl Gateway {
     ) -> Result<Listed, Failure> {
         let started = clock::real_now();
         let listed = self.find_list(kind, context, cursor, patience).await;
-        self.log_list(kind, context, started, listed.as_ref().map(|listed| listed.items));
+        log_list(kind, context, started, listed.as_ref().map(|listed| listed.items));
         listed
     }
 

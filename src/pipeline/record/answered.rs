@@ -8,32 +8,28 @@ use crate::call::{Context, Failure, Principal};
 use crate::catalog::Kind;
 use crate::clock;
 use crate::mcp::Method;
-use crate::pipeline::Gateway;
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 
 use super::audit::limit_of;
 use super::failed_outcome;
 
-impl Gateway {
-    /// Writes the line of a list request that began at `started`: with the number of elements, or
-    /// with the failure.
-    pub(crate) fn log_list(
-        &self,
-        kind: Kind,
-        context: &Context,
-        started: Instant,
-        listed: Result<u64, &Failure>,
-    ) {
-        let outcome = listed.map_or_else(failed_outcome, |_| CallOutcome::Ok);
-        let method = kind.method();
-        let record = answered_record(&method, context, started, outcome);
-        CallRecord { items: listed.ok(), ..record }.write_to_log();
-    }
+/// Writes the line of a list request that began at `started`: with the number of elements, or with
+/// the failure.
+pub(crate) fn log_list(
+    kind: Kind,
+    context: &Context,
+    started: Instant,
+    listed: Result<u64, &Failure>,
+) {
+    let outcome = listed.map_or_else(failed_outcome, |_| CallOutcome::Ok);
+    let method = kind.method();
+    let record = answered_record(&method, context, started, outcome);
+    CallRecord { items: listed.ok(), ..record }.write_to_log();
+}
 
-    /// Writes the line of an introduction that began at `started`.
-    pub(crate) fn log_introduction(&self, method: &Method, context: &Context, started: Instant) {
-        answered_record(method, context, started, CallOutcome::Ok).write_to_log();
-    }
+/// Writes the line of an introduction that began at `started`.
+pub(crate) fn log_introduction(method: &Method, context: &Context, started: Instant) {
+    answered_record(method, context, started, CallOutcome::Ok).write_to_log();
 }
 
 /// Returns the record of a request that the gateway answers by itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::call::{Context, Endpoint, Grants, NativeName, Principal, ProfileName, ServerName};
+use crate::call::{Context, Endpoint, NativeName, Principal, ProfileName, ServerName};
 use crate::catalog::{CacheScope, Kind};
 use crate::clock;
 use crate::config::{Config, ProfileConfig};
@@ -14,6 +14,8 @@ use crate::identity::Identity;
 use crate::policy::Authorization;
 use crate::snapshot::views::view_cache::{ScreenedLists, ViewLimits, profile};
 use crate::snapshot::{Snapshot, View};
+
+use super::KnownCaller;
 
 /// The changes of the tools that a client sees in a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -90,7 +92,7 @@ impl Snapshot {
     fn tools_of(&self, rules: &ToolRules<'_>, client: &Principal, name: &ProfileName) -> ToolNames {
         let found = profile(rules.config, name.as_str());
         let exists = found.is_some() || name.as_str() == ProfileName::DEFAULT;
-        let Some(grants) = grants_of(rules, client).filter(|_| exists) else {
+        let Some(KnownCaller { grants }) = find_caller(rules, client).filter(|_| exists) else {
             return ToolNames::new();
         };
         if !rules.identity.allows(client, name.as_str()) {
@@ -137,15 +139,15 @@ impl Snapshot {
     }
 }
 
-/// Returns the grants of a client; `None` if the configuration does not have it.
-fn grants_of(rules: &ToolRules<'_>, client: &Principal) -> Option<Option<Arc<Grants>>> {
+/// Returns a client as the configuration knows it, if it has it.
+fn find_caller(rules: &ToolRules<'_>, client: &Principal) -> Option<KnownCaller> {
     match client {
         Principal::Client(name) => {
             let access = rules.identity.client_access(name, clock::unix_now())?;
-            Some(access.grants)
+            Some(KnownCaller { grants: access.grants })
         }
         Principal::Anonymous | Principal::User(_) => {
-            (!rules.config.authenticates()).then_some(None)
+            (!rules.config.authenticates()).then_some(KnownCaller { grants: None })
         }
     }
 }

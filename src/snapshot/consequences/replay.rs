@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::call::{Context, Endpoint, Grants, NativeName, Principal, ProfileName, ServerName};
+use crate::call::{Context, Endpoint, NativeName, Principal, ProfileName, ServerName};
 use crate::catalog::{Kind, Selection};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{Authorization, RecordedDecision, RecordedElement, ScopeRules};
 use crate::snapshot::views::view_cache::profile;
+
+use super::KnownCaller;
 
 /// A call of a tool in the audit log: the members of a record that decide.
 #[derive(Debug, Deserialize)]
@@ -179,7 +181,9 @@ impl<'a> ReplayedConfig<'a> {
 
     fn decide(&self, call: &KnownCall<'_>) -> Replayed {
         let refused = |rule: &str| Replayed::Refused { rule: rule.to_owned() };
-        let Some(grants) = self.grants_of(&call.principal) else { return refused("clients") };
+        let Some(KnownCaller { grants }) = self.find_caller(&call.principal) else {
+            return refused("clients");
+        };
         if !self.identity.allows(&call.principal, call.profile) {
             return refused("clients");
         }
@@ -221,14 +225,16 @@ impl<'a> ReplayedConfig<'a> {
         }
     }
 
-    /// Returns the grants of a caller; `None` if it may not call at all.
-    fn grants_of(&self, principal: &Principal) -> Option<Option<Arc<Grants>>> {
+    /// Returns a caller as the configuration knows it, if it may call at all.
+    fn find_caller(&self, principal: &Principal) -> Option<KnownCaller> {
+        let without_grants = KnownCaller { grants: None };
         match principal {
             Principal::Client(name) => {
-                Some(self.identity.client_access(name, clock::unix_now())?.grants)
+                let access = self.identity.client_access(name, clock::unix_now())?;
+                Some(KnownCaller { grants: access.grants })
             }
-            Principal::User(_) => self.identity.has_principal(principal).then_some(None),
-            Principal::Anonymous => (!self.config.authenticates()).then_some(None),
+            Principal::User(_) => self.identity.has_principal(principal).then_some(without_grants),
+            Principal::Anonymous => (!self.config.authenticates()).then_some(without_grants),
         }
     }
 }

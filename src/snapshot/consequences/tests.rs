@@ -22,7 +22,9 @@ fn record(principal: &str, profile: &str, tool: &str, arguments: &str) -> String
 fn replay(before: &str, after: &str, records: &[String]) -> ReplayReport {
     let (before, after) = (config(before), config(after));
     let mut replay = CallReplay::new(&before, &after);
-    records.iter().for_each(|line| replay.add(&serde_json::from_str(line).unwrap()));
+    for line in records {
+        replay.add(&serde_json::from_str(line).unwrap());
+    }
     replay.finish()
 }
 

@@ -60,13 +60,10 @@ fn remove_error_numbers(text: &str) -> Cow<'_, str> {
     while let Some((before, after)) = rest.split_once(BEFORE_NUMBER) {
         let number = after.split_once(')').filter(|(number, _)| number.parse::<i32>().is_ok());
         kept.push_str(before);
-        match number {
-            Some((_, after)) => rest = after,
-            None => {
-                kept.push_str(BEFORE_NUMBER);
-                rest = after;
-            }
+        if number.is_none() {
+            kept.push_str(BEFORE_NUMBER);
         }
+        rest = number.map_or(after, |(_, after)| after);
     }
     if kept.is_empty() && rest.len() == text.len() { text.into() } else { (kept + rest).into() }
 }

@@ -208,7 +208,7 @@ impl AuditTrail {
     /// Writes the record of an operation. Never waits.
     pub fn record_operation(&self, record: &OperationRecord<'_>) {
         self.push(None, None, record.share(), |id, time, _, json| {
-            record.write_json(id, time, json)
+            record.write_json(id, time, json);
         });
     }
 

@@ -101,9 +101,10 @@ pub struct LogHandle {
 /// [`LogError`]: a directive is wrong, a log is already set up, or no thread
 /// could be started.
 pub fn init_log(levels: LogLevels<'_>, format: LogFormat) -> Result<LogHandle, LogError> {
-    let appearance = match stderr().is_terminal() {
-        true => Appearance::Terminal(wanted_colours()),
-        false => Appearance::Plain,
+    let appearance = if stderr().is_terminal() {
+        Appearance::Terminal(wanted_colours())
+    } else {
+        Appearance::Plain
     };
     init_log_into(stderr(), levels, format, appearance)
 }

@@ -259,7 +259,7 @@ impl Life<'_> {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -278,7 +278,7 @@ async fn login_ended(ends: Option<watch::Receiver<u64>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Writes a wait for people: `30 s`, `2 min`. Waits below a second are rounded up.
