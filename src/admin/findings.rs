@@ -11,6 +11,7 @@ use super::status::{
     AuditStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState, ServerStatus, SinkStatus,
     Status,
 };
+use crate::config::AdminRole;
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// Something that needs an operator.
@@ -64,6 +65,18 @@ pub(super) fn find_findings(status: &Status) -> Vec<Finding> {
     found.extend(status.sinks.iter().filter_map(event_finding));
     found.sort_by_key(|finding| finding.level == FindingLevel::Warning);
     found
+}
+
+/// Returns the status for an operator with this role. Login links are left out for viewers: the first
+/// browser that opens one logs the gateway in with an account of its user.
+pub(super) fn limit_status(mut status: Status, role: AdminRole) -> Status {
+    if !role.includes(AdminRole::Operator) {
+        for server in &mut status.servers {
+            server.login = None;
+        }
+        status.findings = find_findings(&status);
+    }
+    status
 }
 
 fn reload_finding(reload: &ReloadStatus) -> Option<Finding> {

@@ -53,6 +53,7 @@ pub use api::AdminEntrance;
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
+use findings::limit_status;
 pub use findings::{Finding, FindingLevel};
 pub use plans::{ConfigPlan, PlanError, ReloadAnswer, ReloadControl, ReloadRequest};
 pub use ready::{Readiness, VERDICT_GRACE};
@@ -119,7 +120,10 @@ where
         Ok(operator) => operator,
         Err(problem) => return problem.respond(),
     };
-    let request = Request::from_parts(head, ());
+    let mut request = Request::from_parts(head, ());
+    if let Some(role) = operator.role {
+        request.extensions_mut().insert(role);
+    }
     let response = respond(&request, &*report).await;
     if is_refresh {
         api::audit_page(&report, &operator, &request, response.status());
@@ -200,7 +204,10 @@ impl AdminPage {
                     None => json(status, &readiness),
                 }
             }
-            Self::Status => json(StatusCode::OK, &source.status()),
+            Self::Status => {
+                let role = request.extensions().get().copied().unwrap_or(AdminRole::Viewer);
+                json(StatusCode::OK, &limit_status(source.status(), role))
+            }
             Self::Definitions => answer_definitions(request.headers(), source.definitions()),
             Self::Tools => json(StatusCode::OK, &source.tools().await),
             Self::Metrics => page(StatusCode::OK, metrics::CONTENT_TYPE, source.metrics()),

@@ -92,7 +92,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
             Ok(running) => running,
             Err(error) => return not_started(&error),
         };
-        let reloader = Arc::new(running.reloader(common, Some(log)));
+        let reloader = running.share_reloader(common, Some(log));
         let here = Here::new(Arc::clone(&running.mcp), uri);
         let code = tokio::select! {
             ended = stdio::serve(here, standard_streams(), bounds, patience) => exit_code(ended),

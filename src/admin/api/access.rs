@@ -5,6 +5,7 @@
 //! role; its key, token or certificate is verified like that of any client.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, header};
@@ -44,6 +45,8 @@ pub(crate) struct OperatorIdentity {
     pub(crate) actor: Actor,
     /// Its rights; `None` for a client without a role.
     pub(crate) role: Option<AdminRole>,
+    /// Its address, over TCP.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// The name of an operator.
@@ -57,14 +60,14 @@ pub(crate) enum Actor {
 }
 
 impl OperatorIdentity {
-    /// Checks the role.
+    /// Checks the role, and returns it.
     ///
     /// # Errors
     /// [`ProblemCode::RoleNeeded`].
-    pub(crate) fn require(&self, least: AdminRole) -> Result<(), ApiProblem> {
+    pub(crate) fn require(&self, least: AdminRole) -> Result<AdminRole, ApiProblem> {
         let needed = least.as_str();
         let detail = match self.role {
-            Some(role) if role.includes(least) => return Ok(()),
+            Some(role) if role.includes(least) => return Ok(role),
             Some(role) => {
                 let role = role.as_str();
                 format!("{} has the role `{role}`, and the request needs `{needed}`", self.actor)
@@ -100,7 +103,7 @@ pub(crate) async fn identify_operator(
     let peer = match entrance {
         AdminEntrance::Private(user) => {
             let actor = Actor::Local(user);
-            return Ok(OperatorIdentity { actor, role: Some(AdminRole::Admin) });
+            return Ok(OperatorIdentity { actor, role: Some(AdminRole::Admin), address: None });
         }
         AdminEntrance::Listener(peer) => peer,
     };
@@ -112,7 +115,10 @@ pub(crate) async fn identify_operator(
         let address = peer.addr.ip();
         let entry = EntryCredentials { resource: resource.as_deref(), certificate, address };
         match gateway.identify(&snapshot, headers, entry) {
-            Ok(credential) => return judge_operator(&snapshot, credential),
+            Ok(credential) => {
+                let operator = judge_operator(&snapshot, credential)?;
+                return Ok(OperatorIdentity { address: Some(address), ..operator });
+            }
             Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
                 return Err(refuse(&failure));
             }
@@ -137,7 +143,8 @@ fn judge_operator(
         Principal::Client(name) => client_role(&snapshot.config, name),
         Principal::User(_) => user_role(&snapshot.config, &credential),
     };
-    Ok(OperatorIdentity { actor: Actor::Principal { principal, credential }, role })
+    let actor = Actor::Principal { principal, credential };
+    Ok(OperatorIdentity { actor, role, address: None })
 }
 
 fn client_role(config: &Config, name: &str) -> Option<AdminRole> {
@@ -202,7 +209,8 @@ mod tests {
             (Some(Admin), Viewer, true),
             (Some(Admin), Admin, true),
         ] {
-            let checked = OperatorIdentity { actor: actor.clone(), role }.require(least);
+            let checked = OperatorIdentity { actor: actor.clone(), role, address: None };
+            let checked = checked.require(least);
             assert_eq!(checked.is_ok(), is_enough, "{role:?} {least:?}");
             if let Err(problem) = checked {
                 assert_eq!(problem.code, ProblemCode::RoleNeeded);

@@ -78,10 +78,11 @@ where
     let method = ApiMethod::of(&head.method);
     let found = find_endpoint(method, path)?;
     let endpoint = found.endpoint;
-    operator.require(endpoint.role)?;
+    let role = operator.require(endpoint.role)?;
     let mut arguments = found.arguments;
     arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
-    let mut request = EndpointRequest { report: Arc::clone(report), arguments, body: Bytes::new() };
+    let report = Arc::clone(report);
+    let mut request = EndpointRequest { report, role, arguments, body: Bytes::new() };
     if endpoint.method == ApiMethod::Get {
         return (endpoint.answer)(request).await;
     }
@@ -90,7 +91,9 @@ where
     if !endpoint.is_recorded {
         return (endpoint.answer)(request).await;
     }
-    let (method, path) = (endpoint.method.as_str(), path.to_owned());
+    let path = head.uri.path_and_query().map_or(path, PathAndQuery::as_str);
+    let path = path.strip_prefix(API_PATH).unwrap_or(path).to_owned();
+    let method = endpoint.method.as_str();
     // A client that disconnects neither cuts a change in half nor leaves it without a record.
     let changing = tokio::spawn(async move {
         let audit = request.report.gateway.audit.clone();

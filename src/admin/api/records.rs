@@ -16,7 +16,7 @@ use super::request::EndpointAnswer;
 pub(super) struct OperatorChange<'a> {
     /// Its method.
     pub(super) method: &'a str,
-    /// Its path below the API's own.
+    /// Its path below the API's own, with the query.
     pub(super) path: &'a str,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn audit_change(
     trail.record_operation(&OperationRecord {
         operation: AuditOperation::Change { method: change.method, path: change.path },
         actor: OperationActor::Operator(Some(&name)),
-        address: None,
+        address: operator.address,
         outcome: match status {
             status if status.is_success() => OperationOutcome::Ok,
             status if status.is_client_error() => OperationOutcome::Refused,

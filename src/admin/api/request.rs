@@ -7,7 +7,9 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::admin::{StatusReport, json};
+use crate::admin::findings::limit_status;
+use crate::admin::{Status, StatusReport, StatusSource as _, json};
+use crate::config::AdminRole;
 use crate::downstream::Body;
 
 use super::problem::{ApiProblem, ProblemCode};
@@ -16,6 +18,8 @@ use super::problem::{ApiProblem, ProblemCode};
 pub(super) struct EndpointRequest {
     /// The gateway.
     pub(super) report: Arc<StatusReport>,
+    /// The role of its sender.
+    pub(super) role: AdminRole,
     /// The values of the path's parameters, and those of the query.
     pub(super) arguments: Vec<(String, String)>,
     /// The body; empty for a request that reads.
@@ -26,6 +30,11 @@ pub(super) struct EndpointRequest {
 pub(super) type EndpointAnswer = Result<Response<Body>, ApiProblem>;
 
 impl EndpointRequest {
+    /// Returns the status of the gateway, as the sender may see it.
+    pub(super) fn status(&self) -> Status {
+        limit_status(self.report.status(), self.role)
+    }
+
     /// Returns the value of a parameter of the path or the query.
     pub(super) fn argument(&self, name: &str) -> Option<&str> {
         let mut found = self.arguments.iter().filter(|(key, _)| key == name);

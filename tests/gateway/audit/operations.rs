@@ -206,7 +206,8 @@ async fn reloads_are_recorded_with_both_digests_and_their_outcome() {
 #[tokio::test]
 async fn changes_by_an_operator_are_recorded_with_its_name() {
     let upstream = Upstream::modern().await;
-    let gateway = auditing(&upstream, AUDIT).start().await;
+    let ops = client_table("ops", "ops-key", "role = \"operator\"");
+    let gateway = auditing(&upstream, AUDIT).toml(&ops).start().await;
     gateway.ready("s").await;
     let operator = gateway.operator();
     for (path, status) in [
@@ -214,12 +215,20 @@ async fn changes_by_an_operator_are_recorded_with_its_name() {
         ("/servers/s/refresh?client=ann", 200),
         ("/servers/s/refresh?client=eve", 404),
         ("/servers/none/refresh", 404),
-        ("/api/v1/servers/s/refresh", 200),
+        ("/api/v1/servers/s/refresh?client=ann", 200),
         ("/api/v1/servers/none/refresh", 404),
     ] {
         assert_eq!(operator.http("POST", path).send().await.said().await.status, status, "{path}");
     }
-    let changes = operations(&gateway, "change", 6).await;
+    let remote = gateway.remote_operator().key("ops-key");
+    let refreshed = remote.http("POST", "/api/v1/servers/s/refresh").send().await.said().await;
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    let mut changes = operations(&gateway, "change", 7).await;
+    let over_tcp = changes.pop().unwrap();
+    assert_eq!(
+        (&over_tcp["actor"]["name"], &over_tcp["address"]),
+        (&json!("client ops"), &json!("127.0.0.1"))
+    );
     let told: Vec<_> = changes
         .iter()
         .map(|it| ["path", "outcome", "reason"].map(|key| it[key].as_str().unwrap_or("-")))
@@ -229,7 +238,7 @@ async fn changes_by_an_operator_are_recorded_with_its_name() {
         ["/servers/s/refresh?client=ann", "ok", "-"],
         ["/servers/s/refresh?client=eve", "refused", "unknown_server_or_client"],
         ["/servers/none/refresh", "refused", "unknown_server_or_client"],
-        ["/servers/s/refresh", "ok", "-"],
+        ["/servers/s/refresh?client=ann", "ok", "-"],
         ["/servers/none/refresh", "refused", "unknown_server"],
     ];
     assert_eq!(told, expected);

@@ -56,6 +56,29 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
 }
 
 #[tokio::test]
+async fn a_viewer_does_not_see_the_operators_link() {
+    let server = protected().await;
+    let gateway = Gateway::with("s", server.lines("s", ""))
+        .toml(&client_table("looks", "looks-key", "role = \"viewer\""))
+        .toml(&client_table("acts", "acts-key", "role = \"operator\""))
+        .start()
+        .await;
+    let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+    let ticket = &parameters(&link)["ticket"];
+    for path in ["/status", "/api/v1/status", "/api/v1/servers", "/api/v1/servers/s"] {
+        for (key, is_shown) in [("looks-key", false), ("acts-key", true)] {
+            let operator = gateway.remote_operator().key(key);
+            let said = operator.http("GET", path).send().await.said().await;
+            assert_eq!(
+                (said.status, said.body.contains(&**ticket)),
+                (200, is_shown),
+                "{path} {key}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_client_sees_the_list_of_its_own_account() {
     for upstream in Upstream::both().await {
         upstream.when_asked("tools/list", |asked| {

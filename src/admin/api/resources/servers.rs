@@ -17,13 +17,13 @@ pub(crate) struct ServersPage {
 
 /// Lists the servers.
 pub(crate) fn list_servers(request: &EndpointRequest) -> EndpointAnswer {
-    answer(&ServersPage { servers: request.report.status().servers })
+    answer(&ServersPage { servers: request.status().servers })
 }
 
 /// Answers with one server.
 pub(crate) fn show_server(request: &EndpointRequest) -> EndpointAnswer {
     let name = server_name(request)?;
-    let servers = request.report.status().servers;
+    let servers = request.status().servers;
     let found = servers.into_iter().find(|server| server.name == name.as_str());
     answer(&found.ok_or_else(|| unknown_server(name.as_str()))?)
 }

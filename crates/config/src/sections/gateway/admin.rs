@@ -53,7 +53,7 @@ impl AdminConfig {
 choice! {
     /// The rights of an operator at the [admin API](api.md). Each role includes those before it.
     pub enum AdminRole {
-        /// reads everything
+        /// reads everything but login links
         "viewer" => Viewer,
         /// also acts on servers, sessions and logins: restarts, refreshes, disables, ends
         "operator" => Operator,
