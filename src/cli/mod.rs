@@ -305,8 +305,8 @@ const ANY_ADMIN_HOST_WARNING: &str = "admin.allowed_hosts: with \"*\", web pages
 
 /// The warning for an admin listener that other machines can reach.
 const PUBLIC_ADMIN_WARNING: &str = "admin.listen: other machines can reach the admin listener, which has no TLS, so \
-    the keys of operators can be read on the way: let only your own network reach the port, or a \
-    proxy with TLS";
+    the keys of operators can be read on the way: set admin.tls, or let only your own network reach \
+    the port, or a proxy with TLS";
 
 /// A failing exit code; unlike `ExitCode` it can be a constant.
 #[derive(Debug, Clone, Copy)]

@@ -60,7 +60,7 @@ impl Process {
         let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, folder, address: nowhere, admin: nowhere };
-        process.admin = process.told("status is at ");
+        process.admin = process.told("probes are at ");
         process.address = process.told("clients connect to ");
         process
     }

@@ -70,7 +70,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if config.admin.is_rebindable() {
         print_error(&format!("warning: {ANY_ADMIN_HOST_WARNING}"));
     }
-    if config.admin.is_reachable_by_others() {
+    if config.admin.is_reachable_without_tls() {
         print_error(&format!("warning: {PUBLIC_ADMIN_WARNING}"));
     }
     for server in &config.servers {

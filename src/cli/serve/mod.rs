@@ -350,11 +350,15 @@ impl Running {
             }
         }
         if let Some(admin) = self.admin {
-            tracing::info!("status is at http://{admin}/status");
+            let scheme = if config.admin.tls { "https" } else { "http" };
+            tracing::info!(
+                "probes are at {scheme}://{admin}/readyz; operators use `trunkline status`, or a \
+                 client with a role"
+            );
             if config.admin.is_rebindable() {
                 tracing::warn!("{ANY_ADMIN_HOST_WARNING}");
             }
-            if config.admin.is_reachable_by_others() {
+            if config.admin.is_reachable_without_tls() {
                 tracing::warn!("{PUBLIC_ADMIN_WARNING}");
             }
         }

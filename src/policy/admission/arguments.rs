@@ -278,6 +278,8 @@ mod tests {
         let writer = Arc::new(log.reopen().unwrap());
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
+        // With a second one, a callsite that another thread meets first asks this subscriber, too.
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::callsite::rebuild_interest_cache();
         let secret = "hunter2";
         let large = "hunter2 ".repeat(20_000);

@@ -139,3 +139,12 @@ impl SettingFault {
 /// The help text for a missing or malformed hash.
 pub(crate) const HOW_TO_HASH: &str =
     "`trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key";
+
+/// "did you mean" if there is a similar choice, otherwise the whole list.
+pub(super) fn suggest_choice(meant: Option<&str>, all: &[&str]) -> String {
+    match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if all.is_empty() => "remove it: no keys are allowed here".into(),
+        None => format!("expected one of: {}", all.join(", ")),
+    }
+}

@@ -6,6 +6,7 @@ use trunkline_protocol::call::ServerNameError;
 use super::condition::ConditionFault;
 use super::embeddings::EmbeddingSettingsFault;
 use super::expression::ExpressionFault;
+use super::help::suggest_choice;
 use super::issuer::IssuerFault;
 use super::oauth::OauthFault;
 use super::url::UrlFault;
@@ -493,14 +494,5 @@ impl SettingFault {
                 | Self::OtherAuditSetting { .. }
                 | Self::Unsigned
         )
-    }
-}
-
-/// "did you mean" if there is a similar choice, otherwise the whole list.
-fn suggest_choice(meant: Option<&str>, all: &[&str]) -> String {
-    match meant {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None if all.is_empty() => "remove it: no keys are allowed here".into(),
-        None => format!("expected one of: {}", all.join(", ")),
     }
 }

@@ -44,9 +44,9 @@ impl AdminConfig {
         self.listen.is_some() && self.allowed_hosts.iter().any(|host| host == "*")
     }
 
-    /// Returns true if other machines can reach the admin pages, which need no key.
-    pub fn is_reachable_by_others(&self) -> bool {
-        self.listen.is_some_and(is_reachable_by_others)
+    /// Returns true if other machines can reach the listener, and keys can be read on the way.
+    pub fn is_reachable_without_tls(&self) -> bool {
+        !self.tls && self.listen.is_some_and(is_reachable_by_others)
     }
 }
 
