@@ -126,9 +126,9 @@ impl Project {
     }
 }
 
-/// Makes the gateway list a server again, by the admin listener; for one client with a query.
+/// Makes the gateway list a server again, over the private socket; for one client with a query.
 async fn refresh(gateway: &Process, server: &str, query: &str) -> Said {
-    let admin = Client::plain(gateway.admin);
+    let admin = Client::on_socket(&gateway.socket());
     let said = admin.http("POST", &format!("/servers/{server}/refresh{query}")).send().await;
     let said = said.said().await;
     assert_eq!(said.status, 200, "{said:?}");
