@@ -24,6 +24,7 @@ pub struct Process {
     child: Child,
     folder: TempDir,
     pub address: SocketAddr,
+    #[allow(dead_code, reason = "for the tests of commands")]
     pub admin: SocketAddr,
 }
 
