@@ -303,7 +303,7 @@ fn a_certificate_that_was_refused_as_not_yet_valid_is_used_once_it_is_valid() {
     std::fs::write(gateway.folder().join("leaf.pem"), pem).unwrap();
     eventually("it is refused", || gateway.log().contains("is not yet valid"));
     assert_eq!(end(), before, "the earlier one is in use");
-    // Nobody writes the file again.
+    // The file is not written again.
     eventually("it is in use", || end() != before);
     assert!(Timestamp::now().as_second() >= begin.as_second());
 }
