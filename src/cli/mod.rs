@@ -20,6 +20,7 @@ mod export;
 mod import;
 mod key;
 mod login;
+mod logs;
 mod plan;
 mod policy;
 mod preview;
@@ -69,6 +70,8 @@ enum CliCommand {
     Stdio(stdio::StdioArgs),
     /// Show the servers of the running gateway, and everything that needs an operator
     Status(status::StatusArgs),
+    /// Show the log of the running gateway, or its calls, and follow them
+    Logs(logs::LogsArgs),
     /// Explain which check refuses a call, with the setting and the change that would allow it
     Why(Box<why::WhyArgs>),
     /// Check a configuration without running it, and print every fault with its line and key
@@ -194,6 +197,7 @@ pub fn run() -> ExitCode {
         CliCommand::Serve(common) => serve::run(common),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
         CliCommand::Status(args) => status::show_status(args),
+        CliCommand::Logs(args) => logs::show_logs(&args),
         CliCommand::Why(args) => why::explain(&args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Doctor(args) => doctor::run(&args),

@@ -21,6 +21,7 @@ pub use access::caller::{Refused, Unauthenticated, WaitingRequest, refusal};
 pub use legacy::SessionOverview;
 pub use requests::dispatch::PendingResponse;
 pub use responses::body::Body;
+pub(crate) use responses::response::with_events;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -74,6 +75,11 @@ impl McpService {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         Arc::new(Self { gateway, sessions, pipes, streams, bodies: Arc::default(), drain })
+    }
+
+    /// Returns the signal for the end of streams.
+    pub fn drain(&self) -> &Drain {
+        &self.drain
     }
 
     /// Returns the number of open Legacy sessions.

@@ -14,6 +14,7 @@ use crate::shares::SharedAmount;
 use crate::snapshot::{Operations, Snapshots, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::observation::CallObservers;
 use crate::telemetry::otel::Tracing;
 
 use super::input::InputStore;
@@ -31,6 +32,8 @@ pub struct Gateway {
     pub tracing: ArcSwap<Tracing>,
     /// The audit log.
     pub audit: AuditTrail,
+    /// Recent calls, and those who observe calls.
+    pub calls: Arc<CallObservers>,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     pub(super) cursors: SealedCursors,
@@ -66,6 +69,7 @@ impl Gateway {
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::disabled()),
             audit,
+            calls: Arc::default(),
             info: own_info(),
             cursors,
         }

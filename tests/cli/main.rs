@@ -18,6 +18,7 @@ mod commands;
 mod doctor;
 mod import;
 mod log;
+mod logs;
 mod mistakes;
 #[path = "../system/process.rs"]
 mod process;

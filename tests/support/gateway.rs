@@ -38,6 +38,7 @@ pub fn key_digest(key: &str) -> String {
 #[derive(Default)]
 pub struct Builder {
     gateway: String,
+    admin: String,
     rest: String,
     variables: HashMap<String, String>,
     folder: Option<TempDir>,
@@ -55,6 +56,13 @@ impl Builder {
     pub fn gateway(mut self, line: &str) -> Self {
         self.gateway.push_str(line);
         self.gateway.push('\n');
+        self
+    }
+
+    /// Adds a line of `[admin]`.
+    pub fn admin(mut self, line: &str) -> Self {
+        self.admin.push_str(line);
+        self.admin.push('\n');
         self
     }
 
@@ -96,7 +104,7 @@ impl Builder {
 
     /// Returns the text of the configuration.
     pub fn text(&self) -> String {
-        text(&self.gateway, &self.rest)
+        text(&self.gateway, &self.admin, &self.rest)
     }
 
     /// Starts and waits until every eager server is ready and in the list, or
@@ -109,9 +117,10 @@ impl Builder {
 
     /// Starts without waiting for servers.
     pub async fn start_at_once(self) -> Gateway {
+        let text = self.text();
         let folder = self.folder.unwrap_or_else(|| tempfile::tempdir().unwrap());
         let path = folder.path().join("gateway.toml");
-        std::fs::write(&path, text(&self.gateway, &self.rest)).unwrap();
+        std::fs::write(&path, text).unwrap();
         let world = World { variables: self.variables };
         let config = Config::read(&ConfigSource::open(&path).unwrap(), &world)
             .unwrap_or_else(|faults| panic!("{faults}"));
@@ -124,13 +133,13 @@ impl Builder {
     }
 }
 
-fn text(gateway: &str, rest: &str) -> String {
+fn text(gateway: &str, admin: &str, rest: &str) -> String {
     // Many tests use wrong keys, all of them from this machine.
     let is_set = gateway.contains("failed_logins");
     let attempts = if is_set { "" } else { "failed_logins = \"off\"\n" };
     format!(
         "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\n{attempts}{gateway}\n\
-         [admin]\nlisten = \"127.0.0.1:0\"\nsocket = \"{SOCKET_NAME}\"\n\n[log]\nlevel = \"off\"\n{rest}"
+         [admin]\nlisten = \"127.0.0.1:0\"\nsocket = \"{SOCKET_NAME}\"\n{admin}\n[log]\nlevel = \"off\"\n{rest}"
     )
 }
 

@@ -18,6 +18,8 @@
 //! [`log`] owns standard error. Lines go through a bounded buffer that a separate thread writes, so
 //! a blocked reader loses lines but never delays calls.
 //!
+//! [`observation`] keeps recent calls and shows new ones, while an operator looks at them.
+//!
 //! Modules are listed in the order of use: a module uses those after it.
 
 #![warn(unreachable_pub)]
@@ -25,15 +27,18 @@
 pub mod otel;
 pub mod events;
 pub mod audit;
+pub mod observation;
 pub mod log;
 pub mod metrics;
 mod batch_queue;
+mod recent;
 mod record;
 mod sink_report;
 mod subject;
 mod traceparent;
 mod json_text;
 
+pub use recent::{LiveItem, LiveItems, Numbered, RecentBounds, RecentItems, TooManyObserversError};
 pub use record::{CallOutcome, CallRecord};
 pub use sink_report::SinkReport;
 pub use subject::CallSubject;

@@ -33,10 +33,10 @@ pub enum CallOutcome {
 
 impl CallOutcome {
     /// The number of labels.
-    pub(super) const COUNT: usize = 6;
+    pub const COUNT: usize = 6;
 
     /// Every label, at its [`Self::index`].
-    pub(super) const LABELS: [&'static str; Self::COUNT] =
+    pub const LABELS: [&'static str; Self::COUNT] =
         ["ok", "tool_error", "refused", "failed", "cancelled", "input_required"];
 
     /// The value of the label `outcome`.

@@ -5,12 +5,17 @@
 //! role; its key, token or certificate is verified like that of any client.
 
 use std::fmt;
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, header};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::call::{Failure, PeerAddress, Principal, ProfileName};
+use crate::clock;
 use crate::config::{AdminRole, Config};
 use crate::identity::{ClientCertificate, Credential, Unidentified};
 use crate::listener::LocalUser;
@@ -138,13 +143,20 @@ fn judge_operator(
     credential: Credential,
 ) -> Result<OperatorIdentity, ApiProblem> {
     let principal = credential.principal().clone();
-    let role = match &principal {
-        Principal::Anonymous => return Err(refuse(&Failure::KeyMissing)),
-        Principal::Client(name) => client_role(&snapshot.config, name),
-        Principal::User(_) => user_role(&snapshot.config, &credential),
-    };
+    if principal == Principal::Anonymous {
+        return Err(refuse(&Failure::KeyMissing));
+    }
+    let role = role_of(&snapshot.config, &credential);
     let actor = Actor::Principal { principal, credential };
     Ok(OperatorIdentity { actor, role, address: None })
+}
+
+fn role_of(config: &Config, credential: &Credential) -> Option<AdminRole> {
+    match credential.principal() {
+        Principal::Anonymous => None,
+        Principal::Client(name) => client_role(config, name),
+        Principal::User(_) => user_role(config, credential),
+    }
 }
 
 fn client_role(config: &Config, name: &str) -> Option<AdminRole> {
@@ -158,6 +170,57 @@ fn user_role(config: &Config, credential: &Credential) -> Option<AdminRole> {
     let groups = &credential.grants()?.groups;
     let roles = issuer.roles.iter().filter(|(group, _)| groups.contains(group.as_str()));
     roles.map(|(_, role)| *role).reduce(|one, other| if one.includes(other) { one } else { other })
+}
+
+/// Watches for the loss of an operator's access, for answers that last.
+pub(crate) struct OperatorWatch {
+    gateway: Arc<Gateway>,
+    operator: OperatorIdentity,
+    least: AdminRole,
+    /// Notifies of configurations that are loaded later.
+    loads: watch::Receiver<SystemTime>,
+}
+
+impl OperatorWatch {
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        operator: OperatorIdentity,
+        least: AdminRole,
+    ) -> Self {
+        let loads = gateway.snapshots.load_count();
+        Self { gateway: Arc::clone(gateway), operator, least, loads }
+    }
+
+    /// Waits until the operator's key, token or certificate is no longer valid, or its role does not
+    /// include the least one any more. Never resolves for a user of this machine.
+    ///
+    /// # Cancel safety
+    /// Safe: the next call sees changes that were missed.
+    pub(super) async fn revoked(&mut self) {
+        let Actor::Principal { credential, .. } = &self.operator.actor else {
+            return pending().await;
+        };
+        loop {
+            let snapshot = self.gateway.snapshots.load_full();
+            let role = role_of(&snapshot.config, credential);
+            let is_permitted = role.is_some_and(|role| role.includes(self.least));
+            if !is_permitted || !snapshot.identity.knows(credential, clock::unix_now()) {
+                return;
+            }
+            let expiry = snapshot.identity.expiry(credential);
+            drop(snapshot);
+            let expired = async {
+                match expiry {
+                    Some(expiry) => sleep(expiry.saturating_sub(clock::unix_now())).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                loaded = self.loads.changed() => if loaded.is_err() { pending().await },
+                () = expired => {}
+            }
+        }
+    }
 }
 
 fn refuse(failure: &Failure) -> ApiProblem {

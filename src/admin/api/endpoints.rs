@@ -11,10 +11,12 @@ use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery};
 
 use super::request::{EndpointAnswer, EndpointRequest};
+use super::resources::calls::{self, CallDetail, CallsPage};
 use super::resources::catalog::{self, CatalogPage};
 use super::resources::clients::{self, ClientsPage, SessionStatus};
 use super::resources::configuration::PlanRequest;
 use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
+use super::resources::log::{self, LogLineDocument, LogPage};
 use super::resources::servers::{self, ServersPage};
 use super::{openapi, resources};
 
@@ -39,6 +41,8 @@ pub(super) struct ApiEndpoint {
     pub(super) answer: AnswerRequest,
     /// True if each request is recorded with its operator.
     pub(super) is_recorded: bool,
+    /// The media type of the answer; events have the answer's schema each.
+    pub(super) media: &'static str,
 }
 
 /// Writes the schema of a type.
@@ -112,6 +116,7 @@ impl ApiEndpoint {
             response: schema_of::<serde_json::Value>,
             answer: |_| Box::pin(async { Err(super::unknown_path()) }),
             is_recorded: false,
+            media: "application/json",
         }
     }
 
@@ -123,6 +128,11 @@ impl ApiEndpoint {
     /// An endpoint with a body that changes nothing.
     const fn evaluate(path: &'static str, summary: &'static str) -> Self {
         Self { is_recorded: false, ..Self::post(path, summary) }
+    }
+
+    /// An endpoint that answers with events as they happen.
+    const fn watch(path: &'static str, summary: &'static str) -> Self {
+        Self { media: "text/event-stream", ..Self::get(path, summary) }
     }
 
     const fn delete(path: &'static str, summary: &'static str) -> Self {
@@ -195,6 +205,28 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
         .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
         .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
+    ApiEndpoint::get("/calls", "Recent calls, the newest first, without arguments and results")
+        .takes(&[
+            SERVER_FILTER,
+            CLIENT_FILTER,
+            OUTCOME_FILTER,
+            SINCE_FILTER,
+            PAGE_LIMIT,
+            PAGE_BEFORE,
+        ])
+        .answers::<CallsPage>(|it| Box::pin(async move { calls::list_calls(&it) })),
+    ApiEndpoint::watch("/calls/live", "Each call as it ends, with its steps, as an event stream")
+        .takes(&[SERVER_FILTER, CLIENT_FILTER, OUTCOME_FILTER, SINCE_FILTER, PAST_LIMIT])
+        .answers::<CallDetail>(|it| Box::pin(async move { calls::watch_calls(&it) })),
+    ApiEndpoint::get("/calls/{id}", "A recent call, with the times of its steps")
+        .takes(&[CALL_PARAMETER])
+        .answers::<CallDetail>(|it| Box::pin(async move { calls::show_call(&it) })),
+    ApiEndpoint::get("/log", "The last lines of the log, also those of servers' standard error")
+        .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAGE_LIMIT, PAGE_BEFORE])
+        .answers::<LogPage>(|it| Box::pin(async move { log::list_lines(&it) })),
+    ApiEndpoint::watch("/log/live", "Each line of the log as it is written, as an event stream")
+        .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAST_LIMIT])
+        .answers::<LogLineDocument>(|it| Box::pin(async move { log::watch_lines(&it) })),
     ApiEndpoint::evaluate("/configuration/plan", "The consequences of the configuration file")
         .reads::<PlanRequest>()
         .answers::<ConfigPlan>(|request| Box::pin(resources::configuration::plan_reload(request))),
@@ -223,3 +255,24 @@ const REFRESH_CLIENT: EndpointParameter = EndpointParameter {
     place: ArgumentPlace::Query,
     meaning: "the client whose lists are requested; by default all",
 };
+
+const CALL_PARAMETER: EndpointParameter =
+    EndpointParameter { name: "id", place: ArgumentPlace::Path, meaning: "its `id`" };
+
+const SERVER_FILTER: EndpointParameter = query_parameter("server", "only those of this server");
+const CLIENT_FILTER: EndpointParameter = query_parameter("client", "only those of this client");
+const OUTCOME_FILTER: EndpointParameter =
+    query_parameter("outcome", "only those with this outcome");
+const LEVEL_FILTER: EndpointParameter =
+    query_parameter("level", "only those of this level (`error`, `warn`, `info`, …) and above");
+const SINCE_FILTER: EndpointParameter = query_parameter("since", "only those from this time on");
+const PAGE_LIMIT: EndpointParameter =
+    query_parameter("limit", "the number of records, at most 1000; by default 100");
+const PAGE_BEFORE: EndpointParameter =
+    query_parameter("before", "only those before the one with this number");
+const PAST_LIMIT: EndpointParameter =
+    query_parameter("limit", "the number of past records at the beginning; by default none");
+
+const fn query_parameter(name: &'static str, meaning: &'static str) -> EndpointParameter {
+    EndpointParameter { name, place: ArgumentPlace::Query, meaning }
+}

@@ -10,6 +10,7 @@ mod access;
 #[cfg(test)]
 mod docs;
 mod endpoints;
+mod event_stream;
 mod openapi;
 mod problem;
 mod records;
@@ -82,7 +83,9 @@ where
     let mut arguments = found.arguments;
     arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
     let report = Arc::clone(report);
-    let mut request = EndpointRequest { report, role, arguments, body: Bytes::new() };
+    let (sender, least) = (operator.clone(), endpoint.role);
+    let mut request =
+        EndpointRequest { report, role, operator: sender, least, arguments, body: Bytes::new() };
     if endpoint.method == ApiMethod::Get {
         return (endpoint.answer)(request).await;
     }

@@ -61,7 +61,7 @@ fn describe_operation(
         "responses": {
             "200": {
                 "description": "The answer",
-                "content": { "application/json": { "schema": response } }
+                "content": { endpoint.media: { "schema": response } }
             },
             "default": {
                 "description": "A problem (RFC 9457)",

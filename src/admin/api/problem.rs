@@ -66,6 +66,10 @@ problem_codes! {
     PlanOutdated = "plan_outdated", CONFLICT;
     /// There is no such session.
     UnknownSession = "unknown_session", NOT_FOUND;
+    /// The call is not among the recent ones.
+    UnknownCall = "unknown_call", NOT_FOUND;
+    /// As many operators observe as allowed.
+    TooManyObservers = "too_many_observers", SERVICE_UNAVAILABLE;
     /// Nothing waits for approval in exactly these forms.
     NotPending = "not_pending", CONFLICT;
     /// The request needs a folder for the gateway's state: set `gateway.state_dir`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -12,6 +13,7 @@ use crate::admin::{Status, StatusReport, StatusSource as _, json};
 use crate::config::AdminRole;
 use crate::downstream::Body;
 
+use super::access::{OperatorIdentity, OperatorWatch};
 use super::problem::{ApiProblem, ProblemCode};
 
 /// A request that passed the checks that all endpoints share.
@@ -20,6 +22,10 @@ pub(super) struct EndpointRequest {
     pub(super) report: Arc<StatusReport>,
     /// The role of its sender.
     pub(super) role: AdminRole,
+    /// Its sender.
+    pub(super) operator: OperatorIdentity,
+    /// The least role of the endpoint.
+    pub(super) least: AdminRole,
     /// The values of the path's parameters, and those of the query.
     pub(super) arguments: Vec<(String, String)>,
     /// The body; empty for a request that reads.
@@ -39,6 +45,51 @@ impl EndpointRequest {
     pub(super) fn argument(&self, name: &str) -> Option<&str> {
         let mut found = self.arguments.iter().filter(|(key, _)| key == name);
         found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a parameter that is one word of these; `None` without it.
+    ///
+    /// # Errors
+    /// [`ProblemCode::InvalidRequest`].
+    pub(super) fn word_argument(
+        &self,
+        name: &str,
+        words: &[&'static str],
+    ) -> Result<Option<&'static str>, ApiProblem> {
+        let Some(value) = self.argument(name) else { return Ok(None) };
+        let known = words.iter().find(|word| **word == value).copied();
+        let expected =
+            || ApiProblem::invalid(format!("{name}: expected one of {}", words.join(", ")));
+        known.map(Some).ok_or_else(expected)
+    }
+
+    /// Returns the value of a parameter that is a whole number up to a limit.
+    ///
+    /// # Errors
+    /// [`ProblemCode::InvalidRequest`].
+    pub(super) fn count_argument(&self, name: &str, most: u64) -> Result<Option<u64>, ApiProblem> {
+        let Some(value) = self.argument(name) else { return Ok(None) };
+        let number = value.parse().ok().filter(|number| *number <= most);
+        let expected =
+            || ApiProblem::invalid(format!("{name}: expected a whole number up to {most}"));
+        number.map(Some).ok_or_else(expected)
+    }
+
+    /// Returns the value of a parameter that is a time.
+    ///
+    /// # Errors
+    /// [`ProblemCode::InvalidRequest`].
+    pub(super) fn time_argument(&self, name: &str) -> Result<Option<Timestamp>, ApiProblem> {
+        let read = self.argument(name).map(str::parse).transpose();
+        let expected = |_| {
+            ApiProblem::invalid(format!("{name}: expected a time such as 2026-11-28T12:00:00Z"))
+        };
+        read.map_err(expected)
+    }
+
+    /// Watches for the loss of the sender's access, for an answer that lasts.
+    pub(super) fn watch_access(&self) -> OperatorWatch {
+        OperatorWatch::new(&self.report.gateway, self.operator.clone(), self.least)
     }
 
     /// Reads the body.

@@ -29,6 +29,9 @@ pub(super) fn find_endpoint(
         if method == Some(endpoint.method) {
             return Ok(FoundEndpoint { endpoint, arguments });
         }
+        if allowed.contains(&endpoint.method.as_str()) {
+            continue;
+        }
         allowed.push(endpoint.method.as_str());
         if endpoint.method == ApiMethod::Get {
             allowed.push("HEAD");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -22,11 +22,12 @@ use crate::admin::{socket_candidates, stable_path};
 use crate::codec::body::collect;
 use crate::codec::file::read_file;
 use crate::config::{ConfigSource, HttpConfig, HttpTransport, Secret, SocketPlace};
-use crate::http_client::{HttpClient, OutgoingRequest};
+use crate::http_client::{HttpClient, OutgoingRequest, ResponseBody};
 use crate::listener::is_trusted_user;
 use crate::text::{error_chain, skip_byte_order_mark};
 
 use super::error::SocketAttempt;
+use super::events::{EventReader, read_events};
 use super::{GatewayOption, GatewayRequest, RunningGatewayError};
 
 /// The address of a running gateway.
@@ -99,6 +100,41 @@ impl RunningGateway {
         Ok(Self::Listener { client: Box::new(client), place: url.to_string() })
     }
 
+    /// Returns the address for messages.
+    fn place(&self) -> String {
+        match self {
+            Self::Socket { path, .. } => path.display().to_string(),
+            Self::Listener { place, .. } => place.clone(),
+        }
+    }
+
+    /// Sends a request, and reads the events of the answer until they end or are enough. Returns the
+    /// answer of a gateway that refuses.
+    ///
+    /// # Errors
+    /// [`RunningGatewayError::Unreachable`].
+    pub(super) async fn follow(
+        self,
+        request: &GatewayRequest<'_>,
+        target: &str,
+        on_event: &mut EventReader<'_>,
+    ) -> Result<Option<GatewayAnswer>, RunningGatewayError> {
+        let place = self.place();
+        let followed = match self {
+            Self::Socket { stream, .. } => {
+                follow_over_socket(stream, request, target, on_event).await
+            }
+            Self::Listener { client, .. } => match open_over_tcp(&client, request, target).await {
+                Ok(response) => follow_response(response, on_event).await,
+                Err(reason) => Err(reason),
+            },
+        };
+        let unreachable =
+            |reason| RunningGatewayError::Unreachable { place: place.clone(), reason };
+        let refused = followed.map_err(unreachable)?;
+        Ok(refused.map(|(status, body)| GatewayAnswer { status, body, place }))
+    }
+
     /// Sends a request, and reads the whole answer.
     ///
     /// # Errors
@@ -108,10 +144,7 @@ impl RunningGateway {
         request: &GatewayRequest<'_>,
         target: &str,
     ) -> Result<GatewayAnswer, RunningGatewayError> {
-        let place = match &self {
-            Self::Socket { path, .. } => path.display().to_string(),
-            Self::Listener { place, .. } => place.clone(),
-        };
+        let place = self.place();
         let exchange = async {
             match self {
                 Self::Socket { stream, .. } => send_over_socket(stream, request, target).await,
@@ -155,13 +188,7 @@ async fn send_over_socket(
 ) -> Exchanged {
     let told = |error: hyper::Error| error_chain(&error);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(told)?;
-    let (headers, body) = content(request);
-    let uri: Uri = target.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
-    let mut message = Request::new(Full::new(body));
-    *message.method_mut() = request.method.clone();
-    *message.uri_mut() = uri;
-    *message.headers_mut() = headers;
-    message.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
+    let message = socket_message(request, target)?;
     let exchange = async {
         let response = sender.send_request(message).await.map_err(told)?;
         let status = response.status();
@@ -175,27 +202,84 @@ async fn send_over_socket(
     }
 }
 
+async fn follow_over_socket(
+    stream: UnixStream,
+    request: &GatewayRequest<'_>,
+    target: &str,
+    on_event: &mut EventReader<'_>,
+) -> Result<Option<(StatusCode, Bytes)>, String> {
+    let told = |error: hyper::Error| error_chain(&error);
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(told)?;
+    let message = socket_message(request, target)?;
+    let exchange = async {
+        let response = sender.send_request(message).await.map_err(told)?;
+        follow_response(response, on_event).await
+    };
+    tokio::select! {
+        followed = exchange => followed,
+        Err(error) = connection => Err(error_chain(&error)),
+    }
+}
+
+/// Reads the events of an answer; returns that of a gateway that refuses.
+async fn follow_response<B>(
+    response: Response<B>,
+    on_event: &mut EventReader<'_>,
+) -> Result<Option<(StatusCode, Bytes)>, String>
+where
+    B: http_body::Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+{
+    let status = response.status();
+    if status.is_success() {
+        return read_events(response.into_body(), on_event).await.map(|()| None);
+    }
+    let body = collect(response.into_body(), MAX_ANSWER_BYTES).await;
+    Ok(Some((status, body.map_err(|error| error_chain(&error))?)))
+}
+
+fn socket_message(
+    request: &GatewayRequest<'_>,
+    target: &str,
+) -> Result<Request<Full<Bytes>>, String> {
+    let (headers, body) = content(request);
+    let uri: Uri = target.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    let mut message = Request::new(Full::new(body));
+    *message.method_mut() = request.method.clone();
+    *message.uri_mut() = uri;
+    *message.headers_mut() = headers;
+    message.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
+    Ok(message)
+}
+
 async fn send_over_tcp(
     client: &HttpClient,
     request: &GatewayRequest<'_>,
     target: &str,
 ) -> Exchanged {
+    let response = open_over_tcp(client, request, target).await?;
+    let status = response.status();
+    let body = collect(response.into_body(), MAX_ANSWER_BYTES).await;
+    Ok((status, body.map_err(|error| error_chain(&error))?))
+}
+
+async fn open_over_tcp(
+    client: &HttpClient,
+    request: &GatewayRequest<'_>,
+    target: &str,
+) -> Result<Response<ResponseBody>, String> {
     let path = target.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
     let target = client.target_at(&path).map_err(|error| error_chain(&error))?;
     let (headers, body) = content(request);
     let method = &request.method;
     let outgoing = OutgoingRequest { target: &target, method, headers: &headers, body };
-    let response = client.send_to(outgoing).await.map_err(|error| error_chain(&error))?;
-    let status = response.status();
-    let body = collect(response.into_body(), MAX_ANSWER_BYTES).await;
-    Ok((status, body.map_err(|error| error_chain(&error))?))
+    client.send_to(outgoing).await.map_err(|error| error_chain(&error))
 }
 
 /// Returns the headers and the body of a request.
 fn content(request: &GatewayRequest<'_>) -> (HeaderMap, Bytes) {
     let json = HeaderValue::from_static("application/json");
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, json.clone());
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let Some(body) = &request.body else { return (headers, Bytes::new()) };
     headers.insert(CONTENT_TYPE, json);
     (headers, body.to_string().into())

@@ -6,6 +6,7 @@
 
 mod connection;
 mod error;
+mod events;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use super::{print_error, report_error};
 use crate::admin::API_PATH;
 use connection::RunningGateway;
 pub(in crate::cli) use error::RunningGatewayError;
+pub(crate) use events::{EventReader, GatewayEvent};
 
 /// The gateway that a command asks.
 #[derive(Debug, Clone, Args)]
@@ -74,6 +76,27 @@ impl GatewayOption {
     /// Returns the path of the configuration.
     pub(crate) fn config(&self) -> &Path {
         &self.config
+    }
+
+    /// Reads the events of a request to the running gateway, until they end or the reader has enough.
+    ///
+    /// # Errors
+    /// [`RunningGatewayError`].
+    pub(crate) fn follow(
+        &self,
+        request: &GatewayRequest<'_>,
+        on_event: &mut EventReader<'_>,
+    ) -> Result<(), RunningGatewayError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
+        runtime.block_on(async {
+            let address = RunningGateway::find(self).await?;
+            let target = format!("{API_PATH}{}", request.path);
+            match address.follow(request, &target, on_event).await? {
+                Some(refusal) => refusal.into_document().map(drop),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Sends a request to the running gateway, and returns the document of the answer.

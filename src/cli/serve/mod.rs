@@ -284,6 +284,7 @@ impl Running {
         let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
         let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors, audit));
+        gateway.calls.set_recent(gateway.snapshots.load().config.admin.recent);
         if let Some(otel) = &otel {
             gateway.tracing.store(Arc::new(otel.tracing()));
         }

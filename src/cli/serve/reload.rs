@@ -399,6 +399,7 @@ impl Reloader {
         if config.events != running.events {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
         }
+        self.gateway.calls.set_recent(config.admin.recent);
         let changes = ReloadChanges::between(&running, &config).describe();
         let plan = self.gateway.snapshots.apply(config).await;
         self.publish(listeners, file);

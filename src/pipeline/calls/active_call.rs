@@ -23,6 +23,7 @@ use crate::pipeline::release::Release;
 use crate::pipeline::route::Route;
 use crate::policy::{Confirmation, Permitted, ReplyInterceptors};
 use crate::snapshot::Snapshots;
+use crate::telemetry::observation::{CallStep, CallTimer};
 use crate::upstream::parking::{ParkedBy, ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
@@ -118,6 +119,18 @@ impl ActiveCall {
         if let Some(record) = &mut self.record {
             record.mark_sent();
         }
+    }
+
+    /// Notes that a step of an observed call begins.
+    pub(super) fn begin_step(&self, step: CallStep) {
+        if let Some(record) = &self.record {
+            record.begin_step(step);
+        }
+    }
+
+    /// Returns the timer of an observed call; `None` for any other.
+    pub(super) fn timer(&self) -> Option<Arc<CallTimer>> {
+        self.record.as_ref()?.timer().cloned()
     }
 
     /// Returns true if the client receives a notification when the call is slow.
@@ -287,6 +300,7 @@ impl ActiveCall {
             if event.is_last() {
                 // The server has answered, so it waits for no input any more.
                 self.open = OpenQuestions::default();
+                self.begin_step(CallStep::Interceptors);
             }
             let is_own_notice = was_slow && self.slow.is_none();
             match &mut self.interception {
@@ -314,6 +328,7 @@ impl ActiveCall {
     fn release_elsewhere(&mut self, answer: Answer) {
         // The server has answered, so it waits for no input any more.
         self.open = OpenQuestions::default();
+        self.begin_step(CallStep::Shaping);
         if let Some(release) = self.release.take() {
             let released = release.release_large(self.asker.holder(), answer);
             self.reply = Reply::stream(stream::once(async { Event::Answer(released.await) }));
@@ -420,7 +435,10 @@ impl ActiveCall {
     fn finish_answer(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         let released = match &self.release {
             _ if self.is_asking => answer,
-            Some(release) => answer.map(|answer| release.release_answer(answer)),
+            Some(release) => answer.map(|answer| {
+                self.begin_step(CallStep::Shaping);
+                release.release_answer(answer)
+            }),
             None => answer,
         };
         let answer = match released {

@@ -25,6 +25,7 @@ use crate::pipeline::input::Requester;
 use crate::pipeline::input::kept_results::KeptAddress;
 use crate::pipeline::{route, tasks};
 use crate::snapshot::Snapshot;
+use crate::telemetry::observation::CallStep;
 
 use attempt::{CallAttempt, FirstSend};
 use list_waits::ListWaits;
@@ -113,17 +114,20 @@ async fn send(
     if let SlowSend::WhileRead(way) = plan.notice {
         active.mark_sent();
         let (routed, planned) = (RoutedCall { call, target }, SendPlan::new(way, plan.retries));
+        let planned = planned.timed_by(active.timer());
         return Ok(send_slow(snapshot, plan.member, routed, planned));
     }
 
     // Admit. A resumed call was admitted with its first attempt.
-    let permitted = match &plan.attempt {
-        CallAttempt::Resumed { .. } => snapshot.policy.readmit_parked(call, target).await?,
-        _ => snapshot.policy.admit(call, target).await?,
+    let permitted = match (&plan.attempt, active.timer()) {
+        (CallAttempt::Resumed { .. }, _) => snapshot.policy.readmit_parked(call, target).await?,
+        (_, None) => snapshot.policy.admit(call, target).await?,
+        (_, Some(timer)) => Box::pin(snapshot.policy.admit_observed(call, target, timer)).await?,
     };
 
     // Send. All but the usual attempt are boxed, to keep the future of every call small.
     active.mark_sent();
+    active.begin_step(CallStep::Server);
     match (plan.attempt, plan.retries) {
         (CallAttempt::First(FirstSend::Direct), None) => {
             plan.member.server.call(permitted, &plan.member.config).await

@@ -8,6 +8,7 @@ use crate::pipeline::release::Release;
 use crate::pipeline::route::Route;
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::telemetry::observation::CallTimer;
 
 use super::active_call::ActiveCall;
 use super::attempt::{CallAttempt, FirstSend, PlannedAttempt};
@@ -39,6 +40,8 @@ pub(super) struct RoutedCall {
 pub(super) struct SendPlan {
     way: FirstSend,
     retries: Option<RetryPlan>,
+    /// The timer of an observed call that is admitted later.
+    pub(super) timer: Option<Arc<CallTimer>>,
 }
 
 impl<'a> CallPlan<'a> {
@@ -86,7 +89,12 @@ impl<'a> CallPlan<'a> {
 
 impl SendPlan {
     pub(super) fn new(way: FirstSend, retries: Option<RetryPlan>) -> Self {
-        Self { way, retries }
+        Self { way, retries, timer: None }
+    }
+
+    /// Returns the plan of an observed call that is admitted later.
+    pub(super) fn timed_by(self, timer: Option<Arc<CallTimer>>) -> Self {
+        Self { timer, ..self }
     }
 
     /// Sends the call, and repeats it if that is planned.

@@ -12,6 +12,7 @@ use crate::config::TransformSettings;
 use crate::jsonrpc::string;
 use crate::mcp::{LogLevel, notification};
 use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::telemetry::observation::CallStep;
 
 use super::active_call::ActiveCall;
 use super::attempt::{CallAttempt, FirstSend};
@@ -64,11 +65,20 @@ pub(super) fn send_slow(
     snapshot: &Arc<Snapshot>,
     member: &SnapshotServer,
     routed: RoutedCall,
-    plan: SendPlan,
+    mut plan: SendPlan,
 ) -> Reply {
     let (snapshot, member) = (Arc::clone(snapshot), member.clone());
     Reply::starting(async move {
-        let permitted = snapshot.policy.admit(routed.call, routed.target).await?;
+        let RoutedCall { call, target } = routed;
+        let permitted = match plan.timer.take() {
+            None => snapshot.policy.admit(call, target).await?,
+            Some(timer) => {
+                let admitted = snapshot.policy.admit_observed(call, target, Arc::clone(&timer));
+                let permitted = Box::pin(admitted).await?;
+                timer.begin(CallStep::Server, clock::real_now());
+                permitted
+            }
+        };
         plan.send(&snapshot, &member, permitted).await
     })
 }

@@ -14,6 +14,7 @@ use crate::telemetry::audit::{
 };
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 
+use super::observed::answer_bytes;
 use super::subject;
 
 /// Data for a call's audit record beyond its access log record.
@@ -56,10 +57,9 @@ impl CallAudit {
 
     /// Notes the size of an answer, or the limit that refused the call.
     pub(super) fn note_answer(&mut self, answer: &Result<Answer, Failure>) {
-        match answer {
-            Ok(Answer::Result(result)) => self.note_size(result.raw().len() as u64),
-            Ok(Answer::Error(error)) => self.note_size(error.raw().len() as u64),
-            Err(failure) => self.limit = limit_of(failure).map(str::to_owned),
+        self.response_bytes = answer_bytes(answer);
+        if let Err(failure) = answer {
+            self.limit = limit_of(failure).map(str::to_owned);
         }
     }
 

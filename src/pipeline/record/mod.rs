@@ -1,7 +1,8 @@
-//! The record of one call: metrics, trace and access log, written at its end.
+//! The record of one call: metrics, trace, access log, audit log and observers get it at its end.
 
 pub(super) mod answered;
 pub(super) mod audit;
+mod observed;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,12 +21,14 @@ use crate::telemetry::events::{CallFacts, CallTag, EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{
     CallMetrics, Entered, Metrics, Operation, ServerMetric, ToolMetrics,
 };
+use crate::telemetry::observation::{CallStep, CallTimer};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
     CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
 };
 
 use audit::{CallAudit, CallEnd, limit_of};
+use observed::CallObservation;
 
 /// The record of one call. If it is dropped before the call's end, the call is
 /// recorded as cancelled.
@@ -51,6 +54,8 @@ pub(crate) struct Record {
     events: Option<Box<CallEvents>>,
     /// `None` unless there is an audit log.
     audit: Option<Box<CallAudit>>,
+    /// `None` unless calls are observed.
+    observed: Option<Box<CallObservation>>,
     trace: Option<CallTrace>,
     client_trace: Option<ClientTrace>,
 }
@@ -111,12 +116,15 @@ impl Record {
             http_parent: parse(&context.trace.header),
             tracestate: context.trace.state.as_deref(),
         });
+        let started = clock::real_now();
+        let is_observed = gateway.calls.is_on();
+        let observe = || CallObservation::begin(gateway, context, started);
         let record = Self {
             told: false,
             left: CallOutcome::Cancelled,
             metrics: Arc::clone(&gateway.metrics),
             operation: Arc::clone(gateway.operations.of(&call.method)),
-            started: clock::real_now(),
+            started,
             sent: None,
             principal: context.principal.clone(),
             endpoint: context.endpoint.clone(),
@@ -129,6 +137,7 @@ impl Record {
             routed: None,
             events: call_events(gateway.snapshots.events()),
             audit: CallAudit::begin(&gateway.audit, context, room),
+            observed: is_observed.then(observe).flatten(),
             trace: Some(trace),
             client_trace: None,
         };
@@ -189,6 +198,20 @@ impl Record {
         self.sent.get_or_insert_with(clock::real_now);
     }
 
+    /// Notes that a step of an observed call begins.
+    #[inline]
+    pub(super) fn begin_step(&self, step: CallStep) {
+        if let Some(observed) = &self.observed {
+            observed.timer.begin(step, clock::real_now());
+        }
+    }
+
+    /// Returns the timer of an observed call; `None` for any other.
+    #[inline]
+    pub(super) fn timer(&self) -> Option<&Arc<CallTimer>> {
+        self.observed.as_ref().map(|observed| &observed.timer)
+    }
+
     /// Records that the server requires input: the client is expected to retry.
     pub(super) fn mark_suspended(&mut self) {
         self.left = CallOutcome::InputRequired;
@@ -206,6 +229,9 @@ impl Record {
         if let Some(audit) = &mut self.audit {
             audit.note_answer(answer);
         }
+        if let Some(observed) = &mut self.observed {
+            observed.note_answer(answer);
+        }
         let failure = answer.as_ref().err();
         if let Some(failure) = failure {
             count_limit(&self.metrics, failure);
@@ -218,6 +244,9 @@ impl Record {
     pub(super) fn finish_passing(&mut self, ended: Result<(), &Failure>, bytes: u64) {
         if let Some(audit) = &mut self.audit {
             audit.note_size(bytes);
+        }
+        if let Some(observed) = &mut self.observed {
+            observed.note_size(bytes);
         }
         let outcome = match ended {
             Ok(()) => CallOutcome::Ok,
@@ -264,6 +293,9 @@ impl Record {
                 was_sent: self.sent.is_some(),
             };
             audit.write_record(&call, end);
+        }
+        if let Some(observed) = self.observed.take() {
+            observed.end(&call, self.params.arguments().map(<[u8]>::len), now);
         }
         let server = routed.map(|to| to.server.as_str());
         self.send_event(|call| LifecycleEvent::CallEnded { call, server, outcome, duration });

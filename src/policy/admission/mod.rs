@@ -6,6 +6,7 @@ pub(super) mod dry_run;
 pub(super) mod passage;
 pub(super) mod permit;
 pub(super) mod registry;
+mod timed;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -21,11 +22,13 @@ use crate::policy::limits::taking::Enforcement;
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
 use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::shares::{Holder, LargeWork};
+use crate::telemetry::observation::{CallStep, CallTimer};
 
 use confirmation::ConfirmRules;
 use passage::{CallGate, Passage, PassedCall};
 use permit::Permitted;
 use registry::{PolicyLimits, ServerLimits};
+use timed::TimedEnforcement;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -155,6 +158,19 @@ impl Policy {
         self.pass_gates(call, target, Enforcement)
     }
 
+    /// Like [`Policy::admit`], and notes the steps of an observed call.
+    ///
+    /// # Errors
+    /// Those of [`Policy::admit`].
+    pub fn admit_observed(
+        &self,
+        call: Box<Call>,
+        target: CallTarget,
+        timer: Arc<CallTimer>,
+    ) -> impl Future<Output = Result<Permitted<Call>, Failure>> + Send + '_ {
+        self.pass_gates(call, target, TimedEnforcement::new(timer))
+    }
+
     /// Passes a call through all gates of [`Policy::admit`], with effect or as a dry run: there is
     /// one order of the gates.
     async fn pass_gates<P: Passage>(
@@ -163,8 +179,10 @@ impl Policy {
         mut target: CallTarget,
         mut passage: P,
     ) -> Result<P::Outcome, Failure> {
+        passage.begin(CallStep::Rules);
         passage.pass(CallGate::Rules, self.authorize(&call, &target).await)?;
         passage.pass(CallGate::Scopes, self.check_scopes(&call.context, &target))?;
+        passage.begin(CallStep::Limits);
         let limits = self.limits.server(&target.server);
         let mut cost = NonZeroU32::MIN;
         if let Some(limits) = limits {
@@ -173,6 +191,7 @@ impl Policy {
         }
         let shared = self.limits.check_shared(&call.context, cost, &mut passage);
         passage.pass(CallGate::Rates, shared)?;
+        passage.begin(CallStep::Arguments);
         let seen = target.see_arguments(&call.params);
         if seen != ArgumentsSeen::Valid {
             let judged = Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await;
@@ -184,6 +203,7 @@ impl Policy {
         let consent = passage.claim_consent(self, &call.context, &target)?;
         if let Some(interceptors) = &self.limits.interceptors {
             if P::HAS_EFFECT {
+                passage.begin(CallStep::Interceptors);
                 Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
             } else {
                 passage.note_interceptors(interceptors, &call, &target);
@@ -191,11 +211,13 @@ impl Policy {
         }
         let quotas = self.limits.find_quotas(&call.context, &target, cost);
         if let Some(quotas) = &quotas {
+            passage.begin(CallStep::Limits);
             passage.check_quotas(quotas)?;
         }
         let holder = || Holder::of_context(&call.context);
         let slot = match limits {
             Some(limits) if P::HAS_EFFECT => {
+                passage.begin(CallStep::Queue);
                 Some(limits.gate().acquire_slot(&target.server, holder).await?)
             }
             Some(limits) => {

@@ -10,6 +10,7 @@ use crate::policy::limits::taking::{Enforcement, RateTaker};
 use crate::policy::quotas::set_quotas::CallQuotas;
 use crate::policy::target::CallTarget;
 use crate::shares::{ConsentClaim, Holder};
+use crate::telemetry::observation::CallStep;
 
 use super::Policy;
 use super::permit::Permitted;
@@ -52,8 +53,10 @@ pub enum CallGate {
 }
 
 /// The way in which a call passes the gates of [`Policy::pass_gates`]. [`Enforcement`] takes permits,
-/// slots and consents, and stops at the first refusal. A [`DryRun`](super::dry_run::DryRun) looks at
-/// all gates and takes nothing: it cannot create a [`Permitted`] call.
+/// slots and consents, and stops at the first refusal; a
+/// [`TimedEnforcement`](super::timed::TimedEnforcement) does the same and notes the time of each step.
+/// A [`DryRun`](super::dry_run::DryRun) looks at all gates and takes nothing: it cannot create a
+/// [`Permitted`] call.
 pub(super) trait Passage: RateTaker + Send + Sized {
     /// True if interceptors are asked, and a slot among the calls in flight is taken. A constant: the
     /// other branch is not compiled.
@@ -62,6 +65,10 @@ pub(super) trait Passage: RateTaker + Send + Sized {
     type Consent: Send;
     /// The result of the passage of all gates.
     type Outcome: Send;
+
+    /// Notes that a step begins, for an observed call.
+    #[inline]
+    fn begin(&mut self, _step: CallStep) {}
 
     /// Passes a gate that changes nothing.
     ///

@@ -1,5 +1,6 @@
 //! The admin API: the private socket, roles over TCP, problems, and the OpenAPI document.
 
+mod calls;
 mod resources;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -28,14 +28,17 @@ async fn every_endpoint_is_refused_to_the_roles_below_its_own() {
     let keys = ["plain-key", "looks-key", "acts-key", "rules-key"];
     let mut checked = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let path = path.replace("{server}", "none").replace("{session}", "none");
+        let path = ["{server}", "{session}", "{id}"]
+            .iter()
+            .fold(path.clone(), |path, name| path.replace(name, "none"));
         for (method, operation) in methods.as_object().unwrap() {
             let least = operation["x-trunkline-role"].as_str().unwrap();
             let least = roles.iter().position(|role| *role == least).unwrap();
             for (rank, key) in keys.into_iter().enumerate() {
                 let client = gateway.remote_operator().key(key);
-                let said = send(&client, &method.to_uppercase(), &path).await;
-                assert_eq!(said.status == 403, rank <= least, "{method} {path} {key} {said:?}");
+                // An event stream has no end.
+                let status = client.http(&method.to_uppercase(), &path).send().await.status();
+                assert_eq!(status == 403, rank <= least, "{method} {path} {key} {status}");
                 checked += 1;
             }
         }

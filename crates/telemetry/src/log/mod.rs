@@ -8,11 +8,12 @@
 //! remaining lines.
 //!
 //! The access log, which every call pays for, bypasses `tracing` and goes straight into that buffer
-//! ([`access`]).
+//! ([`access`]). The last other lines stay in memory, for operators ([`LogTail`]).
 
 mod access;
 mod human;
 mod sink;
+mod tail;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
@@ -32,6 +33,10 @@ use access::{AccessLog, AccessLogFormat};
 use human::HumanFormat;
 use human::line_clock::LineClock;
 use sink::{Flusher, Sink};
+use tail::LogTailLayer;
+
+pub(crate) use access::software::read_software;
+pub use tail::{LogLine, LogTail};
 
 /// The format of log lines; fixed while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,7 +233,9 @@ fn build_subscriber(
     let access_log = AccessLog { sink: sink.clone(), style, clock, on: Arc::clone(&access) };
     let (filter, targets) = reload::Layer::new(targets);
     let lines = line_layer(format, human, sink);
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(access_log);
+    let tail = LogTailLayer::default();
+    let subscriber = tracing_subscriber::registry().with(filter);
+    let subscriber = subscriber.with(lines).with(access_log).with(tail);
     (subscriber, ReloadableFilter { targets, access })
 }
 
@@ -278,4 +285,4 @@ fn level_filter(name: &str) -> Option<LevelFilter> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

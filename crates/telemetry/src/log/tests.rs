@@ -41,7 +41,7 @@ fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> Strin
     kept.text()
 }
 
-pub(super) fn record() -> CallRecord<'static> {
+pub(crate) fn record() -> CallRecord<'static> {
     CallRecord {
         principal: Some("ci"),
         address: Some([127, 0, 0, 1].into()),

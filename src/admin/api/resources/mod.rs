@@ -2,10 +2,12 @@
 //! endpoints. They read the running gateway, and know no path and no role: those are in the table of
 //! endpoints.
 
+pub(super) mod calls;
 pub(super) mod catalog;
 pub(super) mod clients;
 pub(super) mod configuration;
 pub(super) mod definitions;
 pub(super) mod explanations;
+pub(super) mod log;
 pub(super) mod overview;
 pub(super) mod servers;

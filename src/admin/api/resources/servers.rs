@@ -50,6 +50,14 @@ pub(super) fn server_name(request: &EndpointRequest) -> Result<ServerName, ApiPr
     ServerName::new(server).map_err(|_| unknown_server(server))
 }
 
+/// Returns the parameter `server` of the query, which names a server of the configuration.
+pub(super) fn known_server(request: &EndpointRequest) -> Result<Option<String>, ApiProblem> {
+    let Some(name) = request.argument("server") else { return Ok(None) };
+    let config = request.report.configured();
+    let is_known = config.servers.iter().any(|server| server.name.as_str() == name);
+    if is_known { Ok(Some(name.to_owned())) } else { Err(unknown_server(name)) }
+}
+
 pub(super) fn unknown_server(name: &str) -> ApiProblem {
     ApiProblem::new(ProblemCode::UnknownServer, format!("the configuration has no server {name:?}"))
 }

@@ -8,6 +8,7 @@ use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
 use crate::reader::macros::{choice, section};
 use crate::reader::setting::TextSetting;
+use crate::reader::values::numbers::CountSetting;
 
 section! {
     /// The admin listener: the [admin API](api.md), `/healthz`, `/readyz`, `/status`, `/definitions`,
@@ -33,6 +34,9 @@ section! {
             /// of the user for temporary files, with a name made from the path of the configuration.
             /// Read at the start.
             socket: SocketPlace as SocketPlaceSetting = "auto",
+            /// The recent calls that are kept in memory for operators (`trunkline logs --calls`), without
+            /// arguments and results. With 0, calls are kept only while somebody looks at them.
+            recent: usize as CountSetting<0, 10_000> = 0,
         }
     }
 }

@@ -94,6 +94,11 @@ impl AuditNotes {
         self.id.get().map(|id| &**id)
     }
 
+    /// Returns the id for the record, which is made by `next_id` if there is none yet.
+    pub fn id_or(&self, next_id: impl FnOnce() -> String) -> String {
+        self.id.get_or_init(|| next_id().into()).to_string()
+    }
+
     /// Returns the id of the parent request's record.
     #[inline]
     pub fn parent(&self) -> Option<&str> {

@@ -10,7 +10,7 @@
 //! ([`human_line`]).
 
 mod human_line;
-mod software;
+pub(super) mod software;
 
 use std::cell::Cell;
 use std::io::Write as _;

@@ -9,7 +9,7 @@ use trunkline_core::text::clip;
 use crate::MAX_CLIENT_TEXT_BYTES;
 
 /// Reads name and version, as one text. Returns `None` if there is no name.
-pub(super) fn read_software(info: &[u8]) -> Option<String> {
+pub(crate) fn read_software(info: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct ClientInfo<'a> {
         #[serde(borrow)]

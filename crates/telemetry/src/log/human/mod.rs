@@ -113,12 +113,12 @@ fn level_name(level: Level) -> &'static str {
 
 /// The fields of an event, as text.
 #[derive(Debug, Default)]
-struct LineParts {
+pub(super) struct LineParts {
     /// The fields in [`SUBJECT_FIELDS`], with a space before each.
     subject: String,
-    sentence: String,
+    pub(super) sentence: String,
     /// The other fields, with a space before each.
-    fields: String,
+    pub(super) fields: String,
 }
 
 impl LineParts {

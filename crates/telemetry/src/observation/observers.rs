@@ -1,0 +1,213 @@
+//! The switch of the observation, and its observers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use trunkline_core::clock;
+
+use super::call::ObservedCall;
+use super::steps::CallTimer;
+use crate::recent::{
+    LiveItem, LiveItems, Numbered, RecentBounds, RecentItems, TooManyObserversError,
+};
+
+/// The recent calls and their observers. Calls are kept while somebody observes, for
+/// [`OBSERVATION_LEASE`] after the last look at them, or always with `admin.recent`.
+#[derive(Debug)]
+pub struct CallObservers {
+    /// True if the next call is observed. It may have to be switched off: see [`Self::begin`].
+    on: AtomicBool,
+    lease: Mutex<ObservationLease>,
+    calls: RecentItems<ObservedCall>,
+}
+
+#[derive(Debug, Default)]
+struct ObservationLease {
+    /// The setting `admin.recent`.
+    recent: usize,
+    /// The end of the lease of the last look.
+    until: Option<Instant>,
+}
+
+/// The calls that an observer receives.
+#[derive(Debug)]
+pub struct LiveCalls {
+    /// `None` once dropped.
+    live: Option<LiveItems<ObservedCall>>,
+    of: Arc<CallObservers>,
+}
+
+impl Default for CallObservers {
+    fn default() -> Self {
+        let (on, lease) = (AtomicBool::new(false), Mutex::default());
+        Self { on, lease, calls: RecentItems::new(&[bounds(OBSERVED_CALLS)]) }
+    }
+}
+
+impl CallObservers {
+    /// Keeps this many calls also without observers.
+    pub fn set_recent(&self, recent: usize) {
+        let mut lease = self.lease.lock();
+        lease.recent = recent;
+        self.follow(&mut lease);
+    }
+
+    /// Returns true if calls may be observed. It costs one relaxed load.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Returns the timer of a call that starts now; `None` if nobody observes any more.
+    #[cold]
+    pub fn begin(&self, now: Instant) -> Option<Arc<CallTimer>> {
+        let mut lease = self.lease.lock();
+        if lease.until.is_some_and(|until| until <= now) && self.calls.observers() == 0 {
+            lease.until = None;
+            self.follow(&mut lease);
+        }
+        drop(lease);
+        self.is_on().then(|| CallTimer::start(now))
+    }
+
+    /// Adds a call that has ended.
+    pub fn add(&self, call: ObservedCall) {
+        let bytes = call.bytes();
+        self.calls.push(0, call, bytes);
+    }
+
+    /// Returns the matching calls before the one with this number, the newest first. Calls are
+    /// observed for some time from then on.
+    pub fn list(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+        matches: impl Fn(&ObservedCall) -> bool,
+    ) -> Vec<Arc<Numbered<ObservedCall>>> {
+        self.renew();
+        self.calls.select(before, limit, matches)
+    }
+
+    /// Returns the call with this id. Calls are observed for some time from then on.
+    pub fn find(&self, id: &str) -> Option<Arc<Numbered<ObservedCall>>> {
+        self.renew();
+        self.calls.find(|call| call.id == id)
+    }
+
+    /// Observes all calls that end from now on, after the last matching ones up to a limit.
+    ///
+    /// # Errors
+    /// [`TooManyObserversError`].
+    pub fn observe(
+        self: &Arc<Self>,
+        limit: usize,
+        matches: impl Fn(&ObservedCall) -> bool,
+    ) -> Result<LiveCalls, TooManyObserversError> {
+        let live = Some(self.calls.observe(limit, matches)?);
+        self.renew();
+        Ok(LiveCalls { live, of: Arc::clone(self) })
+    }
+
+    /// Renews the lease.
+    fn renew(&self) {
+        let mut lease = self.lease.lock();
+        lease.until = Some(clock::real_now() + OBSERVATION_LEASE);
+        self.follow(&mut lease);
+    }
+
+    /// Sets switch and bounds. Without an observation the calls are dropped.
+    fn follow(&self, lease: &mut ObservationLease) {
+        let kept = match (lease.recent, lease.until) {
+            (0, None) => 0,
+            (recent, None) => recent,
+            (recent, Some(_)) => recent.max(OBSERVED_CALLS),
+        };
+        self.calls.set_bounds(0, bounds(kept));
+        self.on.store(kept > 0, Ordering::Relaxed);
+    }
+}
+
+impl LiveCalls {
+    /// Waits for the next call; `None` if no more can follow.
+    ///
+    /// # Cancel safety
+    /// Safe: no call is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<LiveItem<ObservedCall>> {
+        self.live.as_mut()?.next().await
+    }
+}
+
+impl Drop for LiveCalls {
+    fn drop(&mut self) {
+        self.live = None;
+        // The calls that were observed can be looked at for some more time.
+        self.of.renew();
+    }
+}
+
+fn bounds(items: usize) -> RecentBounds {
+    RecentBounds { items, bytes: MAX_RECENT_BYTES }
+}
+
+/// Time for which calls are kept after a look at them.
+const OBSERVATION_LEASE: Duration = Duration::from_mins(1);
+/// Calls that are kept while somebody observes.
+const OBSERVED_CALLS: usize = 1000;
+/// Limit of the bytes of all kept calls.
+const MAX_RECENT_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> ObservedCall {
+        ObservedCall::of(&crate::log::tests::record(), id.to_owned(), clock::wall_now())
+    }
+
+    fn ids(observers: &CallObservers) -> Vec<String> {
+        observers.calls.select(None, 100, |_| true).iter().map(|it| it.item.id.clone()).collect()
+    }
+
+    #[test]
+    fn calls_are_kept_for_a_minute_after_a_look_and_then_dropped() {
+        let observers = CallObservers::default();
+        let now = clock::real_now();
+        assert!(!observers.is_on());
+        assert!(observers.list(None, 10, |_| true).is_empty());
+        assert!(observers.is_on() && observers.begin(now).is_some());
+        observers.add(call("a"));
+        assert_eq!(ids(&observers), ["a"]);
+        let late = now + OBSERVATION_LEASE + Duration::from_secs(5);
+        assert!(observers.begin(late).is_none());
+        assert!(!observers.is_on() && ids(&observers).is_empty());
+    }
+
+    #[test]
+    fn an_observer_keeps_the_observation_and_its_end_renews_the_lease() {
+        let observers = Arc::new(CallObservers::default());
+        let live = observers.observe(0, |_| true).unwrap();
+        let late = clock::real_now() + OBSERVATION_LEASE + Duration::from_secs(5);
+        assert!(observers.begin(late).is_some());
+        observers.add(call("a"));
+        drop(live);
+        assert!(observers.begin(clock::real_now()).is_some());
+        assert_eq!(ids(&observers), ["a"]);
+        assert!(observers.begin(late + OBSERVATION_LEASE).is_none());
+    }
+
+    #[test]
+    fn the_setting_keeps_calls_without_observers() {
+        let observers = CallObservers::default();
+        observers.set_recent(2);
+        let now = clock::real_now();
+        assert!(observers.begin(now).is_some());
+        for id in ["a", "b", "c"] {
+            observers.add(call(id));
+        }
+        assert_eq!(ids(&observers), ["c", "b"]);
+        observers.set_recent(0);
+        assert!(!observers.is_on() && ids(&observers).is_empty());
+    }
+}

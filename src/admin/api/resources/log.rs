@@ -1,0 +1,145 @@
+//! The last lines of the log, and new ones as they are written.
+
+use async_stream::stream;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::admin::api::event_stream::{
+    answer_events, missed_event, record_event, too_many_observers,
+};
+use crate::admin::api::problem::ApiProblem;
+use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::telemetry::log::{LogLine, LogTail};
+use crate::telemetry::{LiveItem, Numbered};
+
+use super::calls::{DEFAULT_LIMIT, past_limit};
+use super::servers::known_server;
+
+/// The last lines of the log. The access log is not among them: see `/calls`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LogPage {
+    /// In the order of their times.
+    lines: Vec<LogLineDocument>,
+    /// `before` for the page of earlier lines; `null` if there are none.
+    earlier: Option<u64>,
+}
+
+/// A line of the log.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LogLineDocument {
+    /// Its number: later lines have larger ones.
+    number: u64,
+    /// Its time.
+    at: Timestamp,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    level: &'static str,
+    /// The module that wrote it.
+    target: &'static str,
+    /// The server that it is about.
+    server: Option<String>,
+    /// The client that it is about.
+    client: Option<String>,
+    /// True for a line that the server wrote to its standard error.
+    is_output: bool,
+    /// The sentence.
+    text: String,
+    /// The other fields, as `name=value`.
+    fields: String,
+}
+
+/// Selects lines by the parameters of a request.
+struct LineFilter {
+    server: Option<String>,
+    /// Place of the least level in [`LEVELS`].
+    level: usize,
+    since: Option<Timestamp>,
+}
+
+impl LineFilter {
+    fn of(request: &EndpointRequest) -> Result<Self, ApiProblem> {
+        let level = request.word_argument("level", &LEVELS)?;
+        Ok(Self {
+            server: known_server(request)?,
+            level: level.map_or(LEVELS.len(), rank_of),
+            since: request.time_argument("since")?,
+        })
+    }
+
+    fn matches(&self, line: &LogLine) -> bool {
+        let is_server = |name: &String| line.server.as_ref() == Some(name);
+        self.server.as_ref().is_none_or(is_server)
+            && rank_of(level_name(line)) <= self.level
+            && self.since.is_none_or(|since| time_of(line) >= since)
+    }
+}
+
+/// Lists the last lines.
+pub(crate) fn list_lines(request: &EndpointRequest) -> EndpointAnswer {
+    let filter = LineFilter::of(request)?;
+    let before = request.count_argument("before", u64::MAX)?;
+    let limit = past_limit(request, DEFAULT_LIMIT)?;
+    let tail = LogTail::of_process().unwrap_or_default();
+    let mut found = tail.list(before, limit + 1, |line| filter.matches(line));
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let earlier = found.last().filter(|_| has_more).map(|line| line.number);
+    let lines = found.iter().rev().map(|line| line_document(line)).collect();
+    answer(&LogPage { lines, earlier })
+}
+
+/// Answers with new lines as they are written.
+pub(crate) fn watch_lines(request: &EndpointRequest) -> EndpointAnswer {
+    let filter = LineFilter::of(request)?;
+    let past = past_limit(request, 0)?;
+    let tail = LogTail::of_process().unwrap_or_default();
+    let mut live = tail.observe(past, |line| filter.matches(line)).map_err(too_many_observers)?;
+    let events = stream! {
+        while let Some(item) = live.next().await {
+            match item {
+                LiveItem::Item(line) if filter.matches(&line.item) => {
+                    yield record_event(&line_document(&line));
+                }
+                LiveItem::Item(_) => {}
+                LiveItem::Missed(missed) => yield missed_event(missed),
+            }
+        }
+    };
+    answer_events(request, events)
+}
+
+fn line_document(numbered: &Numbered<LogLine>) -> LogLineDocument {
+    let line = &numbered.item;
+    LogLineDocument {
+        number: numbered.number,
+        at: time_of(line),
+        level: level_name(line),
+        target: line.target,
+        server: line.server.clone(),
+        client: line.client.clone(),
+        is_output: line.is_of_server(),
+        text: line.text.clone(),
+        fields: line.fields.trim_start().to_owned(),
+    }
+}
+
+fn time_of(line: &LogLine) -> Timestamp {
+    Timestamp::try_from(line.at).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn level_name(line: &LogLine) -> &'static str {
+    match line.level {
+        tracing::Level::ERROR => "error",
+        tracing::Level::WARN => "warn",
+        tracing::Level::INFO => "info",
+        tracing::Level::DEBUG => "debug",
+        tracing::Level::TRACE => "trace",
+    }
+}
+
+fn rank_of(level: &str) -> usize {
+    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
+}
+
+/// The levels, the most urgent first.
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
