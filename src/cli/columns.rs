@@ -31,4 +31,4 @@ pub(crate) fn wrap_text(start: &str, body: &str) -> String {
 }
 
 /// Width of a usual terminal.
-const TERMINAL_COLUMNS: usize = 80;
+pub(crate) const TERMINAL_COLUMNS: usize = 80;

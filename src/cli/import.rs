@@ -44,8 +44,8 @@ pub(super) struct ImportArgs {
 
 const IMPORT_EXAMPLES: &str = "\
 Programs:
-  claude-desktop, claude-code, cursor, vscode, windsurf, codex, gemini, zed, opencode, goose, cline,
-  lm-studio, signalwire, ava, action-servers, openlegion
+  claude-desktop, claude-code, cursor, vscode, windsurf, codex, gemini, zed,
+  opencode, goose, cline, lm-studio, signalwire, ava, action-servers, openlegion
 
 Examples:
   trunkline import                          # list the known configurations

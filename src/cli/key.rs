@@ -33,11 +33,12 @@ pub(super) struct KeyArgs {
 
 const KEY_EXAMPLES: &str = "\
 Examples:
-  trunkline key ci                                   # a key, and its lines for gateway.toml
+  trunkline key ci                         # a key, and its lines for gateway.toml
 
   umask 077
   trunkline key --plain > ci.key                     # for the client
-  trunkline key --hash < ci.key > ci.sha256          # for gateway.toml: key = \"${file:ci.sha256}\"";
+  trunkline key --hash < ci.key > ci.sha256
+                                           # key = \"${file:ci.sha256}\"";
 
 /// Error of creating or hashing a key.
 #[derive(Debug, thiserror::Error)]

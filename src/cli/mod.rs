@@ -2,7 +2,7 @@
 //!
 //! Exit codes are the same for all commands: 0 for success, 1 for a failure while running or for
 //! findings, 2 for an invalid command line, 3 for an invalid configuration, and for a gateway that
-//! cannot be reached.
+//! cannot be reached. [`help`] has the groups of commands.
 
 pub mod cert;
 pub mod serve;
@@ -17,6 +17,7 @@ mod definitions;
 mod doctor;
 mod edited;
 mod export;
+mod help;
 mod import;
 mod key;
 mod login;
@@ -65,16 +66,20 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Run the gateway
-    Serve(CommonArgs),
+    #[command(after_help = help::SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Run the gateway as a stdio server, or connect a stdio client to a running gateway
+    #[command(after_help = help::STDIO_EXAMPLES)]
     Stdio(stdio::StdioArgs),
     /// Show the servers of the running gateway, and everything that needs an operator
+    #[command(after_help = help::STATUS_EXAMPLES)]
     Status(status::StatusArgs),
     /// Show the log of the running gateway, or its calls, and follow them
     Logs(logs::LogsArgs),
     /// Explain which check refuses a call, with the setting and the change that would allow it
     Why(Box<why::WhyArgs>),
     /// Check a configuration without running it, and print every fault with its line and key
+    #[command(after_help = help::CHECK_EXAMPLES)]
     Check(check::CheckArgs),
     /// Check the surroundings of the gateway: programs, ports, certificates, providers and others
     Doctor(doctor::DoctorArgs),
@@ -83,12 +88,15 @@ enum CliCommand {
     /// Have the running gateway read its configuration file again
     Reload(plan::ReloadArgs),
     /// Print the JSON Schema of the configuration, for editors
+    #[command(after_help = help::SCHEMA_EXAMPLES)]
     Schema,
     /// Create a development CA and certificates signed by it
+    #[command(after_help = help::CERT_EXAMPLES)]
     Cert(cert::CertArgs),
     /// Create an API key for a client, and its hash for the configuration
     Key(key::KeyArgs),
     /// Log in at a server with OAuth, and keep the login in the vault
+    #[command(after_help = help::LOGIN_EXAMPLES)]
     Login(login::LoginArgs),
     /// Take over the servers that other programs have configured
     Import(import::ImportArgs),
@@ -97,31 +105,39 @@ enum CliCommand {
     /// Add a server to the configuration
     Add(add::AddArgs),
     /// Remove a server from the configuration
+    #[command(after_help = help::REMOVE_EXAMPLES)]
     Remove(add::RemoveArgs),
     /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
-    #[command(name = "openapi")]
+    #[command(name = "openapi", after_help = help::OPENAPI_EXAMPLES)]
     OpenApi(definitions::openapi::OpenApiArgs),
     /// Compare and approve the definitions of servers
+    #[command(after_help = help::PIN_EXAMPLES)]
     Pin(definitions::pin::PinArgs),
     /// Try the rules of `[policy]`
+    #[command(after_help = help::POLICY_EXAMPLES)]
     Policy(policy::PolicyArgs),
     /// List the tools that clients see, and the tokens that they take up
+    #[command(after_help = help::TOOLS_EXAMPLES)]
     Tools(definitions::tools::ToolsArgs),
     /// Report the tools that were not called for some days, and their cost
+    #[command(after_help = help::REPORT_EXAMPLES)]
     Report(definitions::report::ReportArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Verify the audit log
-    #[command(subcommand)]
+    #[command(subcommand, after_help = help::AUDIT_EXAMPLES)]
     Audit(audit::AuditCommand),
     /// Print the version
+    #[command(after_help = help::VERSION_EXAMPLES)]
     Version,
     /// Run one of the built-in example servers, over standard streams
+    #[command(after_help = help::EXAMPLE_EXAMPLES)]
     Example {
         #[command(subcommand)]
         example: Option<Example>,
     },
     /// Print shell completions
+    #[command(after_help = help::COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -185,6 +201,29 @@ pub struct CommonArgs {
     log: Option<String>,
 }
 
+/// `trunkline serve`
+#[derive(Debug, Clone, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(flatten)]
+    file: BareFile,
+}
+
+/// A configuration file without its option, for commands without other arguments.
+#[derive(Debug, Clone, Default, Args)]
+struct BareFile {
+    /// The configuration file, like --config
+    #[arg(id = help::BARE_FILE, value_name = "FILE")]
+    path: Option<PathBuf>,
+}
+
+impl From<Option<PathBuf>> for BareFile {
+    fn from(path: Option<PathBuf>) -> Self {
+        Self { path }
+    }
+}
+
 /// A configuration, and the text that it was read from.
 struct ReadFile {
     source: ConfigSource,
@@ -193,8 +232,8 @@ struct ReadFile {
 
 /// Runs the command given on the command line.
 pub fn run() -> ExitCode {
-    match Cli::parse().command {
-        CliCommand::Serve(common) => serve::run(common),
+    match help::parse_command_line().command {
+        CliCommand::Serve(args) => serve::run(args.common.or_file(args.file)),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
         CliCommand::Status(args) => status::show_status(args),
         CliCommand::Logs(args) => logs::show_logs(&args),
@@ -249,7 +288,21 @@ pub fn run() -> ExitCode {
     }
 }
 
+impl ConfigOption {
+    /// Uses this file in place of the option, if it is given.
+    #[must_use]
+    fn or_file(self, file: BareFile) -> Self {
+        file.path.map_or(self, |path| Self { path })
+    }
+}
+
 impl CommonArgs {
+    /// Uses this file in place of the option, if it is given.
+    #[must_use]
+    fn or_file(self, file: BareFile) -> Self {
+        Self { config: self.config.or_file(file), ..self }
+    }
+
     /// The options for a configuration file without overrides.
     pub fn with_config(config: PathBuf) -> Self {
         Self { config: ConfigOption { path: config }, listen: None, log: None }

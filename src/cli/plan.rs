@@ -2,7 +2,6 @@
 //! running gateway, and a reload of exactly these.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use super::{BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
 
 /// Show the consequences of the configuration file for the running gateway
 ///
@@ -26,9 +25,8 @@ use super::{FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_std
 pub(super) struct PlanArgs {
     #[command(flatten)]
     gateway: GatewayOption,
-    /// The configuration of the gateway, like --config
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    file: BareFile,
     /// The past days whose recorded calls are decided again
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
@@ -46,9 +44,8 @@ pub(super) struct PlanArgs {
 pub(super) struct ReloadArgs {
     #[command(flatten)]
     gateway: GatewayOption,
-    /// The configuration of the gateway, like --config
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    file: BareFile,
     /// Apply exactly the plan with this digest
     #[arg(long = "if", value_name = "DIGEST")]
     digest: Option<String>,

@@ -34,16 +34,16 @@ enum PolicyCommand {
     ///
     ///   [[case]]
     ///   principal = "ci"                 # by default a client without credentials
-    ///   groups = ["builders"]            # by default those of [clients.ci]; likewise `scopes`
+    ///   groups = ["builders"]            # by default those of its table, like `scopes`
     ///   claims = { team = "web" }        # of its token
     ///   profile = "support"              # by default /mcp
     ///   client = "claude-code"           # the name of its software
     ///   tool = "git__push"               # or prompt = "…", or resource = "mcp://…"
-    ///   server = "git"                   # by default from the name: SERVER__TOOL, or the configuration's
-    ///   native = "push"                  # by default the rest of the name; needed where it ends in a hash
+    ///   server = "git"                   # by default from the name, or the configuration
+    ///   native = "push"                  # by default the rest of the name
     ///   annotations = { readOnlyHint = true }
     ///   arguments = { branch = "main" }
-    ///   expect = "allow"                 # or "deny": visible, but refused for its arguments; or "hidden"
+    ///   expect = "allow"                 # or "deny", for its arguments, or "hidden"
     ///   rule = "builders"                # the rule that decides, if that matters
     ///
     /// Servers are not started: each case contains the annotations of its tool.

@@ -1,7 +1,6 @@
 //! `trunkline status`: the state of the running gateway, at a glance.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use super::{BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
 
 /// Show the servers of the running gateway, and everything that needs an operator
 ///
@@ -18,9 +17,8 @@ use super::{FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_std
 pub(super) struct StatusArgs {
     #[command(flatten)]
     gateway: GatewayOption,
-    /// The configuration of the gateway, like --config
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    file: BareFile,
     /// Print the whole document
     #[arg(long)]
     json: bool,

@@ -21,13 +21,17 @@ use crate::text::error_chain;
 
 use super::serve::core_dumps::limit_core_dumps;
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
-use super::{CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, report_error};
+use super::{
+    BareFile, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, report_error,
+};
 
 /// `trunkline stdio`
 #[derive(Debug, clap::Args)]
 pub(super) struct StdioArgs {
     #[command(flatten)]
     config: ConfigOption,
+    #[command(flatten)]
+    file: BareFile,
     /// Serve only this profile of the configuration
     #[arg(short, long, value_name = "NAME", conflicts_with = "connect")]
     profile: Option<String>,
@@ -61,8 +65,8 @@ pub(super) fn serve_stdio(args: StdioArgs) -> ExitCode {
 
 /// Runs the gateway in this process.
 fn serve_in_process(args: StdioArgs) -> ExitCode {
-    let StdioArgs { config, profile, log, listen, admin, .. } = args;
-    let common = CommonArgs { config, listen, log };
+    let StdioArgs { config, file, profile, log, listen, admin, .. } = args;
+    let common = CommonArgs { config: config.or_file(file), listen, log };
     let mut config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,

@@ -54,7 +54,8 @@ pub(super) struct AddArgs {
 const ADD_EXAMPLES: &str = "\
 Examples:
   trunkline add files -- npx -y @modelcontextprotocol/server-filesystem .
-  trunkline add docs https://mcp.example.com/mcp --header 'Authorization: Bearer ${env:DOCS_TOKEN}'
+  trunkline add docs https://mcp.example.com/mcp \\
+      --header 'Authorization: Bearer ${env:DOCS_TOKEN}'
   trunkline add crm http://127.0.0.1:8000 --openapi";
 
 /// Remove a server from the configuration

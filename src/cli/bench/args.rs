@@ -109,12 +109,16 @@ const EXPECTATION_HELP: &str = "Count a call as failed unless its answer contain
 const BENCH_EXAMPLES: &str = "\
 Examples:
   trunkline bench http://127.0.0.1:8080/mcp
-      any server: a read-only tool, generated arguments, 16 connections, 10 seconds
-  trunkline bench http://127.0.0.1:8080/mcp --tool search --args '{\"query\":\"x\"}' --rate 500
+      a read-only tool, generated arguments, 16 connections, 10 seconds
+  trunkline bench http://127.0.0.1:8080/mcp --rate 500 \\
+      --tool search --args '{\"query\":\"x\"}'
       500 calls a second, timed from when each was due
-  trunkline bench https://mcp.example.com/mcp -H 'Authorization: Bearer ${env:TOKEN}' --scenario list
-  trunkline bench http://127.0.0.1:8080/mcp --mix call=8,list=1,session=1 --html report.html
-  trunkline bench --compare http://127.0.0.1:9000/mcp http://127.0.0.1:8080/mcp --pid 123 --pid 456
+  trunkline bench https://mcp.example.com/mcp --scenario list \\
+      -H 'Authorization: Bearer ${env:TOKEN}'
+  trunkline bench http://127.0.0.1:8080/mcp --html report.html \\
+      --mix call=8,list=1,session=1
+  trunkline bench --pid 123 --pid 456 \\
+      --compare http://127.0.0.1:9000/mcp http://127.0.0.1:8080/mcp
       the cost of a gateway relative to the server behind it
 
 A server to test: trunkline example load --listen 127.0.0.1:9000";

@@ -15,7 +15,7 @@ use super::definitions::openapi::{apis_of, survey_now};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
 use super::serve::settings;
 use super::{
-    ANY_ADMIN_HOST_WARNING, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
+    ANY_ADMIN_HOST_WARNING, BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
     PUBLIC_ADMIN_WARNING, ReadFile, print_error, print_faults, report_error, write_to_stdout,
 };
 use crate::admin::{key_expiries, wall_time};
@@ -39,6 +39,8 @@ use sinks::{find_audit_faults, find_event_faults};
 pub(super) struct CheckArgs {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    file: BareFile,
     /// Also start all servers, list their definitions and scan them, including approved ones
     #[arg(long)]
     scan: bool,
@@ -52,7 +54,7 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
-    let common = &args.common;
+    let common = &args.common.clone().or_file(args.file.clone());
     let ReadFile { source, config } = match common.read_file() {
         Ok(file) => file,
         Err(code) => return code,

@@ -9,12 +9,11 @@ mod machine;
 mod network;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CommonArgs, ConfigOption, FAILURE_EXIT, write_to_stdout};
+use super::{BareFile, CommonArgs, ConfigOption, FAILURE_EXIT, write_to_stdout};
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use report::{CheckArea, DoctorReport};
 
@@ -29,9 +28,8 @@ use report::{CheckArea, DoctorReport};
 pub(super) struct DoctorArgs {
     #[command(flatten)]
     config: ConfigOption,
-    /// The configuration file
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    file: BareFile,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -47,8 +45,8 @@ Examples:
   trunkline doctor --json | jq '.checks[] | select(.verdict == \"finding\")'";
 
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
-    let path = args.file.clone().unwrap_or_else(|| args.config.path.clone());
-    let report = examine(&CommonArgs::with_config(path), args.offline.into());
+    let config = args.config.clone().or_file(args.file.clone());
+    let report = examine(&CommonArgs::with_config(config.path), args.offline.into());
     let text = if args.json { report.to_json() } else { report.to_text() };
     write_to_stdout(&text);
     if report.has_findings() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }

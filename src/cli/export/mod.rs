@@ -99,8 +99,8 @@ struct WriteOptions {
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   trunkline export --client cursor                     # show what would change
-  trunkline export --client cursor --write --replace   # and remove the imported servers
-  trunkline export --client cursor --undo              # restore the file, byte for byte";
+  trunkline export --client cursor --write --replace   # without imported servers
+  trunkline export --client cursor --undo              # restore the file";
 
 pub(super) fn run(args: &ExportArgs) -> ExitCode {
     let folders = UserFolders::from_environment();

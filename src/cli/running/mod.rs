@@ -16,7 +16,7 @@ use http::Method;
 use serde_json::Value;
 use url::Url;
 
-use super::{print_error, report_error};
+use super::{BareFile, print_error, report_error};
 use crate::admin::API_PATH;
 use connection::RunningGateway;
 pub(in crate::cli) use error::RunningGatewayError;
@@ -66,8 +66,8 @@ impl<'a> GatewayRequest<'a> {
 impl GatewayOption {
     /// Uses this file of the command line in place of the option.
     #[must_use]
-    pub(crate) fn or_file(self, file: Option<PathBuf>) -> Self {
-        match file {
+    pub(in crate::cli) fn or_file(self, file: impl Into<BareFile>) -> Self {
+        match file.into().path {
             Some(config) => Self { config, ..self },
             None => self,
         }
