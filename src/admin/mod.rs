@@ -48,8 +48,11 @@ use crate::config::AdminRole;
 use crate::downstream::Body;
 use crate::listener::edge::ForeignHost;
 use crate::telemetry::metrics;
-pub(crate) use api::API_PATH;
 pub use api::AdminEntrance;
+pub(crate) use api::{
+    API_PATH, CountedServer, CountedTool, ProfileListing, ScanFinding, ScanReport, ToolListing,
+    UnlistedServer,
+};
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};

@@ -33,7 +33,7 @@ pub(super) struct KeyArgs {
 
 const KEY_EXAMPLES: &str = "\
 Examples:
-  trunkline key ci                         # a key, and its lines for gateway.toml
+  trunkline key ci                         # a key, and its configuration
 
   umask 077
   trunkline key --plain > ci.key                     # for the client

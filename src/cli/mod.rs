@@ -10,6 +10,7 @@ pub mod serve;
 mod add;
 mod audit;
 mod bench;
+mod call;
 mod check;
 mod columns;
 mod completions;
@@ -29,6 +30,7 @@ mod programs;
 mod running;
 mod status;
 mod stdio;
+mod trial;
 mod why;
 
 use std::ffi::OsString;
@@ -76,6 +78,8 @@ enum CliCommand {
     Status(status::StatusArgs),
     /// Show the log of the running gateway, or its calls, and follow them
     Logs(logs::LogsArgs),
+    /// Make a call through the running gateway, with every gate of a client's call
+    Call(Box<call::CallArgs>),
     /// Explain which check refuses a call, with the setting and the change that would allow it
     Why(Box<why::WhyArgs>),
     /// Check a configuration without running it, and print every fault with its line and key
@@ -107,6 +111,8 @@ enum CliCommand {
     /// Remove a server from the configuration
     #[command(after_help = help::REMOVE_EXAMPLES)]
     Remove(add::RemoveArgs),
+    /// Start a server in a sandbox, show its tools and findings, and offer to add it
+    Try(Box<trial::TryArgs>),
     /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
     #[command(name = "openapi", after_help = help::OPENAPI_EXAMPLES)]
     OpenApi(definitions::openapi::OpenApiArgs),
@@ -141,6 +147,13 @@ enum CliCommand {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print the names that the last word may have; started by completion scripts
+    #[command(hide = true)]
+    Complete {
+        /// The words after the program
+        #[arg(last = true)]
+        words: Vec<String>,
     },
     /// Kill the child processes of a gateway that was killed; started by the gateway itself
     #[command(hide = true)]
@@ -237,6 +250,7 @@ pub fn run() -> ExitCode {
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
         CliCommand::Status(args) => status::show_status(args),
         CliCommand::Logs(args) => logs::show_logs(&args),
+        CliCommand::Call(args) => call::call_tool(&args),
         CliCommand::Why(args) => why::explain(&args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Doctor(args) => doctor::run(&args),
@@ -256,6 +270,7 @@ pub fn run() -> ExitCode {
         CliCommand::Export(args) => export::run(&args),
         CliCommand::Add(args) => add::add_server(&args),
         CliCommand::Remove(args) => add::remove_server(&args),
+        CliCommand::Try(args) => trial::try_server(&args),
         CliCommand::OpenApi(args) => definitions::openapi::show_api(&args),
         CliCommand::Pin(args) => definitions::pin::run(args),
         CliCommand::Policy(args) => policy::run(args),
@@ -271,6 +286,7 @@ pub fn run() -> ExitCode {
         CliCommand::Completions { shell } => {
             write_to_stdout(&completions::completion_script(shell))
         }
+        CliCommand::Complete { words } => completions::print_names(&words),
         CliCommand::Guardian => run_guardian(std::io::stdin().lock()),
         CliCommand::Sandbox { keep, policy, command } => {
             let mut command = command.into_iter();

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::audit::records::{audit_files, read_records};
+use super::call::pairs::{PairError, read_pairs};
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{
@@ -100,8 +101,8 @@ struct LoggedCall {
 /// Reason that no call can be explained.
 #[derive(Debug, thiserror::Error)]
 enum CallQueryError {
-    #[error("{text:?}: expected KEY=VALUE")]
-    Pair { text: String },
+    #[error(transparent)]
+    Pair(#[from] PairError),
     #[error("calls are not recorded: set `file` in [audit]")]
     NoLog,
     #[error("the audit log has no call of a known client with the id {id}")]
@@ -123,7 +124,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     };
     let body = match body {
         Ok(body) => body,
-        Err(error @ CallQueryError::Pair { .. }) => {
+        Err(error @ CallQueryError::Pair(_)) => {
             print_error(&error.to_string());
             return WRONG_USE.into_code();
         }
@@ -155,17 +156,6 @@ fn query_of(args: &WhyArgs) -> Result<Value, CallQueryError> {
         "arguments": read_pairs(&args.arguments)?,
         "token": has_facts.then_some(token),
     }))
-}
-
-/// Reads `KEY=VALUE`: a value is JSON if it can be read as such, and a text otherwise.
-fn read_pairs(pairs: &[String]) -> Result<Map<String, Value>, CallQueryError> {
-    let read = |pair: &String| {
-        let fault = || CallQueryError::Pair { text: pair.clone() };
-        let (key, value) = pair.split_once('=').ok_or_else(fault)?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-        Ok((key.to_owned(), value))
-    };
-    pairs.iter().map(read).collect()
 }
 
 /// Finds a call in the audit log. Arguments that are not recorded are left out.
@@ -224,20 +214,4 @@ fn describe_gate(gate: &GateText, mark: &str) -> String {
     }
     let lines: Vec<_> = body.split('\n').map(printable).collect();
     wrap_text(&format!("{mark} {verdict:<8}{name:<14} "), &lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_json_if_they_can_be() {
-        let pairs = ["n=1", "b=true", "s=main", "q=\"1\"", "o={\"a\":[1]}", "e=", "u=a=b"];
-        let read = read_pairs(&pairs.map(str::to_owned)).unwrap();
-        let expected = json!({
-            "n": 1, "b": true, "s": "main", "q": "1", "o": { "a": [1] }, "e": "", "u": "a=b",
-        });
-        assert_eq!(Value::Object(read), expected);
-        assert!(read_pairs(&["x".to_owned()]).is_err());
-    }
 }

@@ -23,6 +23,7 @@ mod input;
 mod introduce;
 mod listing;
 mod meta_tools;
+mod operator_calls;
 mod own_tools;
 mod record;
 mod release;
@@ -38,6 +39,7 @@ pub use explain::{CallExplanation, CallQuery, ExplainedGate, ExplainedVerdict, T
 pub use gateway::{Gateway, own_info};
 pub use introduce::Introduction;
 pub use listing::Listed;
+pub use operator_calls::{CallingOperator, OperatorCall, OperatorCallError, OperatorCallReport};
 pub use record::audit::{RefusedRequest, audit_notes};
 pub use subscriptions::client_notices::withholds_questions;
 pub use subscriptions::{SubscribeAnswer, Subscriber, Told};

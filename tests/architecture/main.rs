@@ -64,6 +64,7 @@ const AREAS: [Area; 3] = [
     Area {
         name: "pipeline",
         order: &[
+            "operator_calls",
             "explain",
             "code",
             "meta_tools",

@@ -13,10 +13,13 @@
 )]
 
 mod audit;
+mod calls;
 mod certificates;
 mod commands;
+mod completions;
 mod doctor;
 mod import;
+mod listed;
 mod log;
 mod logs;
 mod mistakes;
@@ -33,6 +36,7 @@ mod serve;
 mod sinks;
 mod stdio;
 mod tools;
+mod trial;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -8,10 +8,10 @@ use super::process::{Process, TRUNKLINE, Tag, eventually, text};
 use super::{DONE, FAILURE, Ran, WRONG_USE, clock, file, trunkline};
 
 /// Exit code of a command that finds no gateway.
-const UNREACHABLE: i32 = 3;
+pub(super) const UNREACHABLE: i32 = 3;
 
 /// Runs a command like a user in the same session as the gateway.
-fn beside(gateway: &Process, args: &[&str]) -> Ran {
+pub(super) fn beside(gateway: &Process, args: &[&str]) -> Ran {
     let mut command = Command::new(TRUNKLINE);
     command.env("XDG_RUNTIME_DIR", gateway.folder()).env_remove("TRUNKLINE_CONFIG");
     Ran(command.args(args).current_dir(gateway.folder()).stdin(Stdio::null()).output().unwrap())

@@ -65,6 +65,14 @@ pub(crate) enum Actor {
 }
 
 impl OperatorIdentity {
+    /// Returns the credential of an operator over TCP.
+    pub(crate) fn credential(&self) -> Option<&Credential> {
+        match &self.actor {
+            Actor::Local(_) => None,
+            Actor::Principal { credential, .. } => Some(credential),
+        }
+    }
+
     /// Checks the role, and returns it.
     ///
     /// # Errors

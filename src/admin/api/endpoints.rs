@@ -8,16 +8,18 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, ServerStatus, Status};
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
-use crate::pipeline::{CallExplanation, CallQuery};
+use crate::pipeline::{CallExplanation, CallQuery, OperatorCall, OperatorCallReport};
 
 use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::calls::{self, CallDetail, CallsPage};
 use super::resources::catalog::{self, CatalogPage};
 use super::resources::clients::{self, ClientsPage, SessionStatus};
 use super::resources::configuration::PlanRequest;
+use super::resources::definition_scan::{self, ScanReport};
 use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
 use super::resources::log::{self, LogLineDocument, LogPage};
 use super::resources::servers::{self, ServersPage};
+use super::resources::tools::{self, ToolListing, ToolNames};
 use super::{openapi, resources};
 
 /// An endpoint.
@@ -190,6 +192,16 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
          reasons that it is held or hidden",
     )
     .answers::<CatalogPage>(|it| Box::pin(catalog::list_elements(it))),
+    ApiEndpoint::get("/tools", "The lists of tools that clients get, with signatures and tokens")
+        .takes(&[PROFILE_PARAMETER])
+        .answers::<ToolListing>(|it| Box::pin(tools::list_tools(it))),
+    ApiEndpoint::get("/tools/names", "The public names of all tools")
+        .answers::<ToolNames>(|it| Box::pin(async move { tools::list_names(&it) })),
+    ApiEndpoint::get(
+        "/scan",
+        "Scans every definition, also approved ones and those of trusted servers",
+    )
+    .answers::<ScanReport>(|it| Box::pin(definition_scan::scan_definitions(it))),
     ApiEndpoint::get("/clients", "Every client, and the open sessions of Legacy clients")
         .answers::<ClientsPage>(|it| Box::pin(async move { clients::list_clients(&it) })),
     ApiEndpoint::delete("/sessions/{session}", "Ends a session, with its calls and streams")
@@ -234,6 +246,16 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         .needs(Admin)
         .reads::<ReloadRequest>()
         .answers::<ReloadAnswer>(|request| Box::pin(resources::configuration::reload(request))),
+    // The call has a record of its own, and ends with the connection of its operator.
+    ApiEndpoint::evaluate(
+        "/calls",
+        "Makes a call, as the operator or with the profile, rules and limits of a client (role \
+         `admin`)",
+    )
+    .reads::<OperatorCall>()
+    .answers::<OperatorCallReport>(|request| {
+        Box::pin(resources::operator_calls::make_call(request))
+    }),
     ApiEndpoint::evaluate("/why", "Evaluates a call against every check without making it")
         .reads::<CallQuery>()
         .answers::<CallExplanation>(|request| {
@@ -243,6 +265,12 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
 
 const SERVER_PARAMETER: EndpointParameter =
     EndpointParameter { name: "server", place: ArgumentPlace::Path, meaning: "its name" };
+
+const PROFILE_PARAMETER: EndpointParameter = EndpointParameter {
+    name: "profile",
+    place: ArgumentPlace::Query,
+    meaning: "the profile; by default all",
+};
 
 const SESSION_PARAMETER: EndpointParameter = EndpointParameter {
     name: "session",

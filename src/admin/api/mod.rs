@@ -40,6 +40,10 @@ use endpoints::ApiMethod;
 use problem::{ApiProblem, ProblemCode};
 use records::{ChangeOutcome, OperatorChange, audit_change, record_change};
 use request::EndpointRequest;
+pub(crate) use resources::definition_scan::{ScanFinding, ScanReport};
+pub(crate) use resources::tools::{
+    CountedServer, CountedTool, ProfileListing, ToolListing, UnlistedServer,
+};
 use routing::{find_endpoint, read_query};
 
 /// Returns true for the paths of the API.

@@ -62,6 +62,8 @@ problem_codes! {
     UnknownServer = "unknown_server", NOT_FOUND;
     /// The configuration has no such client.
     UnknownClient = "unknown_client", NOT_FOUND;
+    /// The configuration has no such profile.
+    UnknownProfile = "unknown_profile", NOT_FOUND;
     /// The plan is unknown, or the configuration has changed since: make a new one.
     PlanOutdated = "plan_outdated", CONFLICT;
     /// There is no such session.

@@ -51,6 +51,19 @@ pub(super) struct AddArgs {
     dry_run: bool,
 }
 
+impl AddArgs {
+    /// Returns the arguments that add a command.
+    pub(super) fn of_command(
+        name: String,
+        command: Vec<String>,
+        env: Vec<String>,
+        config: ConfigOption,
+    ) -> Self {
+        let (url, header) = (None, Vec::new());
+        Self { name, url, command, env, header, openapi: false, config, dry_run: false }
+    }
+}
+
 const ADD_EXAMPLES: &str = "\
 Examples:
   trunkline add files -- npx -y @modelcontextprotocol/server-filesystem .

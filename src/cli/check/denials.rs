@@ -4,7 +4,6 @@ use crate::catalog::Kind;
 use crate::cli::{CommonArgs, printable};
 use crate::config::Config;
 use crate::policy::{BaselineFolder, BaselineRecord, KnownElement, survey_denials};
-use crate::snapshot::Snapshot;
 
 /// Lists the elements that are known without a connection: tools with settings of their own, and
 /// those of stored baselines. Another check reports faults of the baselines.
@@ -23,19 +22,6 @@ pub(crate) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<K
         let record = folder.as_ref().and_then(|folder| folder.read(&server.name).ok());
         let pinned = record.iter().flat_map(BaselineRecord::definitions);
         known.extend(pinned.filter_map(|(kind, native, _)| Some(element(kind.listed()?, native))));
-    }
-    known
-}
-
-/// Lists the elements of all servers that have listed.
-pub(crate) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
-    let mut known = Vec::new();
-    for member in snapshot.servers() {
-        let Some(list) = member.server.list() else { continue };
-        known.extend(list.definitions().filter_map(|one| {
-            let (server, kind) = (member.config.name.clone(), one.kind.listed()?);
-            Some(KnownElement { server, kind, native: one.native.to_string() })
-        }));
     }
     known
 }

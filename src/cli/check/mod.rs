@@ -13,6 +13,7 @@ use clap::Args;
 
 use super::definitions::openapi::{apis_of, survey_now};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
+use super::running::GatewayOption;
 use super::serve::settings;
 use super::{
     ANY_ADMIN_HOST_WARNING, BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
@@ -41,9 +42,12 @@ pub(super) struct CheckArgs {
     common: CommonArgs,
     #[command(flatten)]
     file: BareFile,
-    /// Also start all servers, list their definitions and scan them, including approved ones
+    /// Also scan all definitions, including approved ones: those of the running gateway, or of the
+    /// servers, which are started if none runs with the configuration
     #[arg(long)]
     scan: bool,
+    #[command(flatten)]
+    source: ScanSource,
     /// Also read the OpenAPI documents at URLs
     #[arg(long)]
     apis: bool,
@@ -51,6 +55,14 @@ pub(super) struct CheckArgs {
     /// certificate
     #[arg(long)]
     start: bool,
+}
+
+/// The source of the definitions for `--scan`.
+#[derive(Debug, Args)]
+struct ScanSource {
+    /// Start the servers for --scan, also if a gateway runs
+    #[arg(long, requires = "scan")]
+    offline: bool,
 }
 
 pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
@@ -125,8 +137,11 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let logins = [describe_logins(&config), describe_relayed_logins(&config)].concat();
     let mut known = configured_elements(common, &config);
     if args.scan {
-        let Some(listed) = scan_servers(config.clone()) else { return FAILURE_EXIT.into_code() };
-        known.extend(listed);
+        let gateway = GatewayOption::of_config(common.config.path.clone());
+        match scan_servers(&config, &gateway, args.source.offline.into()) {
+            Ok(listed) => known.extend(listed),
+            Err(code) => return code,
+        }
     }
     let denials = describe_denials(&config, known);
     let logins = logins.iter().fold(String::new(), |all, login| all + login + "\n");

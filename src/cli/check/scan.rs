@@ -1,56 +1,72 @@
-//! `trunkline check --scan`: lists all servers once, and scans their definitions.
+//! `trunkline check --scan`: scans the definitions of all servers, as the running gateway lists them,
+//! or listed once.
 
-use std::sync::Arc;
+use std::process::ExitCode;
 
-use super::denials::listed_elements;
-use crate::cli::definitions::listed::{unlisted_servers, with_listed_servers};
-use crate::cli::{print_error, printable, report_error, write_to_stdout};
-use crate::config::{Config, PinsChoice, ScanChoice};
+use crate::admin::{ScanFinding, ScanReport};
+use crate::call::ServerName;
+use crate::catalog::Kind;
+use crate::cli::definitions::listed::{
+    ListSource, ask_running_gateway, print_unlisted, read_document, with_listed_servers,
+};
+use crate::cli::running::{GatewayOption, report_unanswered};
+use crate::cli::{FAILURE_EXIT, print_error, printable, report_error, write_to_stdout};
+use crate::config::Config;
 use crate::policy::KnownElement;
-use crate::snapshot::Snapshot;
-use crate::text::clip;
 
-/// Scans the definitions of all servers and prints the findings. Returns the listed elements;
-/// `None` if a server cannot be listed, or a finding is grave.
-pub(crate) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
-    let look =
-        |snapshot: &Arc<Snapshot>| print_findings(snapshot).then(|| listed_elements(snapshot));
-    match with_listed_servers(scanned_whole(config), look) {
-        Ok(listed) => listed,
-        Err(error) => {
-            report_error(&error);
-            None
-        }
+/// Scans the definitions of all servers and prints the findings. Returns the listed elements.
+///
+/// # Errors
+/// The exit code, if a server cannot be listed, or a finding is grave.
+pub(crate) fn scan_servers(
+    config: &Config,
+    gateway: &GatewayOption,
+    source: ListSource,
+) -> Result<Vec<KnownElement>, ExitCode> {
+    let report: ScanReport = match ask_running_gateway(gateway, source, "/scan") {
+        Ok(Some(document)) => read_document(&document)?,
+        Ok(None) => with_listed_servers(config.clone(), |it| ScanReport::of(it))
+            .map_err(|error| report_error(&error))?,
+        Err(error) => return Err(report_unanswered(&error)),
+    };
+    print_unlisted(&report.unlisted);
+    let unknown = unknown_servers(config, &report);
+    for name in &unknown {
+        print_error(&format!(
+            "servers.{name}: the running gateway does not have it: reload it (trunkline reload), or \
+             use --offline"
+        ));
     }
+    write_to_stdout(&describe_findings(&report.findings));
+    let is_grave = report.findings.iter().any(|found| found.is_grave);
+    if is_grave || !report.unlisted.is_empty() || !unknown.is_empty() {
+        return Err(FAILURE_EXIT.into_code());
+    }
+    Ok(known_elements(&report))
 }
 
-/// Returns the configuration with every server scanned and not compared.
-fn scanned_whole(mut config: Config) -> Config {
-    for server in &mut config.servers {
-        let server = Arc::make_mut(server);
-        server.definitions.pins = Some(PinsChoice::Off);
-        server.definitions.scan = Some(ScanChoice::Hold);
-    }
-    config
+/// Returns the servers of the configuration that were not scanned, because the running gateway has an
+/// earlier one.
+fn unknown_servers(config: &Config, report: &ScanReport) -> Vec<ServerName> {
+    let names = config.servers.iter().map(|server| server.name.clone());
+    names.filter(|name| report.servers.iter().all(|known| *known != *name.as_str())).collect()
 }
 
-fn print_findings(snapshot: &Snapshot) -> bool {
-    let unlisted = unlisted_servers(snapshot);
-    for line in &unlisted {
-        print_error(line);
-    }
-    let mut is_fine = unlisted.is_empty();
-    for member in snapshot.servers() {
-        let name = &member.config.name;
-        let Some(list) = member.server.list() else { continue };
-        for found in snapshot.screen.findings_in(&list) {
-            is_fine &= !found.held;
-            let grade = if found.held { "grave" } else { "minor" };
-            let reasons: Vec<_> = found.reasons.iter().map(ToString::to_string).collect();
-            let native = printable(clip(found.native.as_str(), 256));
-            let (kind, reasons) = (found.kind.noun(), reasons.join(", "));
-            write_to_stdout(&format!("{name}: {kind} {native}: {grade}: {reasons}\n"));
-        }
-    }
-    is_fine
+/// Describes findings, one line for each.
+pub(crate) fn describe_findings(findings: &[ScanFinding]) -> String {
+    let line = |found: &ScanFinding| {
+        let ScanFinding { server, kind, native, is_grave, reasons } = found;
+        let grade = if *is_grave { "grave" } else { "minor" };
+        printable(&format!("{server}: {kind} {native}: {grade}: {}", reasons.join(", "))) + "\n"
+    };
+    findings.iter().map(line).collect()
+}
+
+fn known_elements(report: &ScanReport) -> Vec<KnownElement> {
+    let known = report.elements.iter().filter_map(|element| {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.member() == element.kind)?;
+        let server = ServerName::new(&element.server).ok()?;
+        Some(KnownElement { server, kind, native: element.native.clone() })
+    });
+    known.collect()
 }

@@ -1,9 +1,17 @@
-//! Lists the servers of a configuration without serving clients.
+//! The lists of servers: of the running gateway, or of the servers of a configuration, which are
+//! started without serving clients.
 
 use std::io;
+use std::process::ExitCode;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::admin::UnlistedServer;
+use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError};
 use crate::cli::serve::guardian;
+use crate::cli::{UNREACHABLE_EXIT, print_error, printable};
 use crate::config::{Config, StartChoice};
 use crate::pipeline::own_info;
 use crate::policy::DefinitionGuard;
@@ -39,15 +47,61 @@ pub(crate) fn with_listed_servers<T>(
     }))
 }
 
-/// Returns a line for each server that could not be listed, with the reason.
-pub(crate) fn unlisted_servers(snapshot: &Snapshot) -> Vec<String> {
-    let silent = snapshot.servers().filter(|member| member.server.list().is_none());
-    let lines = silent.map(|member| {
-        let name = &member.config.name;
-        match member.server.view().last_error {
-            Some((_, error)) => format!("servers.{name}: it cannot be listed: {error}"),
-            None => format!("servers.{name}: it cannot be listed"),
+/// Asks the running gateway for a document. `None` if the servers of the configuration are to be
+/// started instead, because no gateway runs with it, which is printed, or `--offline` is given.
+///
+/// # Errors
+/// [`RunningGatewayError`] of a gateway that runs, and of one with another address.
+pub(crate) fn ask_running_gateway(
+    gateway: &GatewayOption,
+    choice: ListSource,
+    path: &str,
+) -> Result<Option<Value>, RunningGatewayError> {
+    if choice == ListSource::StartedServers {
+        return Ok(None);
+    }
+    match gateway.request(&GatewayRequest::get(path)) {
+        Ok(document) => Ok(Some(document)),
+        Err(RunningGatewayError::NotRunning { .. } | RunningGatewayError::NoSocket { .. }) => {
+            let config = gateway.config().display();
+            print_error(&format!("no gateway runs with {config}: its servers are started"));
+            Ok(None)
         }
-    });
-    lines.collect()
+        Err(error) => Err(error),
+    }
+}
+
+/// The servers whose lists a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListSource {
+    /// Those of the running gateway, if there is one.
+    RunningGateway,
+    /// Those of the configuration, which are started.
+    StartedServers,
+}
+
+impl From<bool> for ListSource {
+    /// Reads the option `--offline`.
+    fn from(is_offline: bool) -> Self {
+        if is_offline { Self::StartedServers } else { Self::RunningGateway }
+    }
+}
+
+/// Reads a document of the running gateway.
+///
+/// # Errors
+/// The exit code, for a gateway of another version.
+pub(crate) fn read_document<T: DeserializeOwned>(document: &Value) -> Result<T, ExitCode> {
+    T::deserialize(document).map_err(|error| {
+        print_error(&format!("the gateway has another version: its answer has {error}"));
+        UNREACHABLE_EXIT.into_code()
+    })
+}
+
+/// Prints each server that could not be listed, with the reason.
+pub(crate) fn print_unlisted(unlisted: &[UnlistedServer]) {
+    for UnlistedServer { name, reason } in unlisted {
+        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        print_error(&printable(&format!("servers.{name}: it cannot be listed{reason}")));
+    }
 }

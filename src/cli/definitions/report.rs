@@ -10,31 +10,43 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::{Span, Timestamp};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::listed::{unlisted_servers, with_listed_servers};
-use crate::call::ServerName;
+use super::listed::{ask_running_gateway, print_unlisted, read_document, with_listed_servers};
+use crate::admin::{CountedServer, CountedTool, ToolListing};
 use crate::cli::audit::records::{audit_files, read_records};
+use crate::cli::running::{GatewayOption, report_unanswered};
 use crate::cli::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, printable, report_error,
-    write_to_stdout,
+    BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, printable, report_error, write_to_stdout,
 };
 use crate::config::Config;
-use crate::snapshot::{ServerTokens, TokenReport, ToolTokens};
 
 /// Report the tools that were not called for some days, and their cost
 ///
-/// Reads the audit log for calls, starts all servers of the configuration to list their tools, and
-/// prints the lines of TOML that hide the tools without calls.
+/// Reads the audit log for calls, and asks the running gateway for its tools. If none runs with the
+/// configuration, starts its servers to list them. Prints the lines of TOML that hide the tools without
+/// calls.
+///
+/// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed, 2 for an invalid
+/// command line, 3 for an invalid configuration, or without an audit log.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
-    config: ConfigOption,
+    gateway: GatewayOption,
+    #[command(flatten)]
+    file: BareFile,
     /// The number of past days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
     /// Files of the audit log, by default `audit.file` and its earlier files
     #[arg(long = "log", value_name = "FILE")]
     logs: Vec<PathBuf>,
+    /// Start the servers of the configuration, also if a gateway runs
+    #[arg(long, visible_alias = "start", conflicts_with = "url")]
+    offline: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Reason that no report is possible.
@@ -47,33 +59,36 @@ enum ReportError {
 }
 
 pub(crate) fn report_unused(args: &ReportArgs) -> ExitCode {
-    let common = CommonArgs::with_config(args.config.path.clone());
-    let config = match common.read_config() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let since = Timestamp::now() - Span::new().hours(i64::from(args.days) * 24);
-    let usage = match log_files(args, &config).and_then(|logs| read_logs(&logs, since)) {
-        Ok(usage) => usage,
-        Err(error) => {
-            let _ = report_error(&error);
-            return CONFIG_FAULT.into_code();
-        }
-    };
-    let denied = denied_patterns(&config);
-    let listed = with_listed_servers(config, |snapshot| {
-        (snapshot.report_tokens(), unlisted_servers(snapshot))
-    });
-    let (report, silent) = match listed {
-        Ok(listed) => listed,
-        Err(error) => return report_error(&error),
-    };
-    for line in &silent {
-        print_error(line);
+    match find_unused(args) {
+        Ok(exit) => exit,
+        Err(code) => code,
     }
-    let unused = UnusedTools { report: &report, usage: &usage, denied: &denied };
-    let exit = write_to_stdout(&unused.describe(args.days, since));
-    if silent.is_empty() { exit } else { FAILURE_EXIT.into_code() }
+}
+
+fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
+    let gateway = args.gateway.clone().or_file(args.file.clone());
+    let config = CommonArgs::with_config(gateway.config().to_owned()).read_config()?;
+    let since = Timestamp::now() - Span::new().hours(i64::from(args.days) * 24);
+    let usage = log_files(args, &config).and_then(|logs| read_logs(&logs, since));
+    let usage = usage.map_err(|error| {
+        let _ = report_error(&error);
+        CONFIG_FAULT.into_code()
+    })?;
+    let denied = denied_patterns(&config);
+    let listing: ToolListing = match ask_running_gateway(&gateway, args.offline.into(), "/tools") {
+        Ok(Some(document)) => read_document(&document)?,
+        Ok(None) => with_listed_servers(config, |it| ToolListing::of(it, None))
+            .map_err(|error| report_error(&error))?,
+        Err(error) => return Err(report_unanswered(&error)),
+    };
+    print_unlisted(&listing.unlisted);
+    let unused = UnusedTools { listing: &listing, usage: &usage, denied: &denied };
+    let text = match args.json {
+        true => format!("{:#}\n", unused.to_json(args.days)),
+        false => unused.describe(args.days, since),
+    };
+    let exit = write_to_stdout(&text);
+    Ok(if listing.unlisted.is_empty() { exit } else { FAILURE_EXIT.into_code() })
 }
 
 /// Returns the files to read: the given ones, or the configured one and its rotated predecessors.
@@ -85,10 +100,10 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
 }
 
 /// Returns the patterns that already hide tools: the printed lines include them.
-fn denied_patterns(config: &Config) -> HashMap<ServerName, Vec<String>> {
+fn denied_patterns(config: &Config) -> HashMap<String, Vec<String>> {
     let servers = config.servers.iter().map(|server| {
         let deny = server.tools.deny.iter().map(|pattern| pattern.as_str().to_owned());
-        (server.name.clone(), deny.collect())
+        (server.name.to_string(), deny.collect())
     });
     servers.collect()
 }
@@ -150,24 +165,24 @@ impl LoggedUsage {
         }
     }
 
-    fn is_called(&self, tool: &ToolTokens) -> bool {
-        tool.origin.as_ref().is_some_and(|(server, native)| {
-            self.calls.contains_key(&(server.to_string(), native.to_string()))
-        })
+    fn is_called(&self, tool: &CountedTool) -> bool {
+        let origin = tool.server.clone().zip(tool.native.clone());
+        origin.is_some_and(|origin| self.calls.contains_key(&origin))
     }
 }
 
 /// The tools that were not called.
 struct UnusedTools<'a> {
-    report: &'a TokenReport,
+    listing: &'a ToolListing,
     usage: &'a LoggedUsage,
-    denied: &'a HashMap<ServerName, Vec<String>>,
+    denied: &'a HashMap<String, Vec<String>>,
 }
 
 impl UnusedTools<'_> {
     /// Returns the tools of a server that were not called, in order of descending cost.
-    fn of_server(&self, server: &ServerName) -> Vec<&ToolTokens> {
-        let own = self.report.tools.iter().filter(|tool| tool.is_of(server));
+    fn of_server(&self, server: &str) -> Vec<&CountedTool> {
+        let own = self.listing.tools.iter();
+        let own = own.filter(|tool| tool.server.as_deref() == Some(server));
         let mut unused: Vec<_> = own.filter(|tool| !self.usage.is_called(tool)).collect();
         unused.sort_by_key(|tool| std::cmp::Reverse(tool.tokens));
         unused
@@ -192,19 +207,19 @@ impl UnusedTools<'_> {
             let _ = writeln!(text, "{} line(s) of it are not records.", self.usage.unreadable);
         }
         let unused: Vec<_> = self
-            .report
+            .listing
             .servers
             .iter()
             .map(|server| (server, self.of_server(&server.name)))
             .collect();
-        let all: usize = self.report.servers.iter().map(|server| server.tokens).sum();
+        let all: usize = self.listing.servers.iter().map(|server| server.tokens).sum();
         let cost: usize = unused.iter().flat_map(|(_, tools)| tools).map(|tool| tool.tokens).sum();
         let count: usize = unused.iter().map(|(_, tools)| tools.len()).sum();
         let _ = writeln!(
             text,
             "{count} of {} tools were not called. They take up {cost} of {all} tokens, by estimate, \
              in each session that lists all tools.",
-            self.report.tools.iter().filter(|tool| tool.origin.is_some()).count()
+            self.listing.tools.iter().filter(|tool| tool.server.is_some()).count()
         );
         for (server, tools) in &unused {
             let tokens: usize = tools.iter().map(|tool| tool.tokens).sum();
@@ -226,7 +241,7 @@ impl UnusedTools<'_> {
                 }
             }
             for tool in tools {
-                let name = printable(tool.name.as_str());
+                let name = printable(&tool.name);
                 let _ = writeln!(text, "{:>8}  {name}", tool.tokens);
             }
         }
@@ -239,15 +254,35 @@ impl UnusedTools<'_> {
         text
     }
 
-    fn write_toml(&self, server: &ServerTokens, tools: &[&ToolTokens], text: &mut String) {
+    /// Returns the report as JSON.
+    fn to_json(&self, days: u16) -> Value {
+        let servers = self.listing.servers.iter().map(|server| {
+            let unused = self.of_server(&server.name);
+            json!({
+                "server": server.name, "tools": server.tools, "tokens": server.tokens,
+                "unused": unused,
+            })
+        });
+        json!({
+            "days": days,
+            "calls": self.usage.calls.values().sum::<usize>(),
+            "lists": self.usage.lists.values().sum::<usize>(),
+            "log_begins_at": self.usage.first,
+            "unreadable_lines": self.usage.unreadable,
+            "estimate": self.listing.estimate,
+            "servers": servers.collect::<Vec<_>>(),
+            "unlisted": self.listing.unlisted,
+        })
+    }
+
+    fn write_toml(&self, server: &CountedServer, tools: &[&CountedTool], text: &mut String) {
         let name = &server.name;
         let mut deny = toml_edit::Array::new();
         if tools.len() == server.tools {
             deny.push("*");
         } else {
             let before = self.denied.get(name).into_iter().flatten();
-            let natives = tools.iter().filter_map(|tool| tool.origin.as_ref());
-            let natives = natives.map(|(_, native)| native.as_str());
+            let natives = tools.iter().filter_map(|tool| tool.native.as_deref());
             before.map(String::as_str).chain(natives).for_each(|name| deny.push(name));
         }
         let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");

@@ -1,27 +1,36 @@
 //! `trunkline tools`: the tools that clients list, and the space that they take up in a model's
 //! context.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::Value;
 
-use super::listed::{unlisted_servers, with_listed_servers};
+use super::listed::{ask_running_gateway, print_unlisted, read_document, with_listed_servers};
+use crate::admin::{ProfileListing, ToolListing};
 use crate::call::ProfileName;
-use crate::catalog::ToolSignature;
+use crate::cli::running::{GatewayOption, RunningGatewayError, report_unanswered};
 use crate::cli::{
-    CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable, report_error,
+    BareFile, CommonArgs, FAILURE_EXIT, WRONG_USE, print_error, printable, report_error,
     write_to_stdout,
 };
-use crate::snapshot::{ProfileTokens, Snapshot, TokenReport};
+use crate::config::Config;
 
 /// List the tools that clients see, and the tokens that they take up
 ///
-/// Starts all servers of the configuration, lists their tools and stops them again.
+/// Asks the running gateway. If none runs with the configuration, starts its servers, lists their tools
+/// and stops them again.
+///
+/// Exit codes: 0 for the tools of all servers, 1 if a server cannot be listed, 2 for an invalid command
+/// line, 3 for an invalid configuration.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArgs {
     #[command(flatten)]
-    config: ConfigOption,
+    gateway: GatewayOption,
+    #[command(flatten)]
+    file: BareFile,
     /// The profile of the clients
     #[arg(long, value_name = "NAME", default_value = ProfileName::DEFAULT, value_parser = ProfileName::new)]
     profile: ProfileName,
@@ -29,63 +38,91 @@ pub(crate) struct ToolsArgs {
     /// the vocabulary o200k_base
     #[arg(long)]
     tokens: bool,
+    /// Start the servers of the configuration, also if a gateway runs
+    #[arg(long, visible_alias = "start", conflicts_with = "url")]
+    offline: bool,
+    /// Print the whole document as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn list_tools(args: &ToolsArgs) -> ExitCode {
-    let common = CommonArgs::with_config(args.config.path.clone());
-    let config = match common.read_config() {
-        Ok(config) => config,
-        Err(code) => return code,
+    let gateway = args.gateway.clone().or_file(args.file.clone());
+    let path = format!("/tools?profile={}", args.profile);
+    let listing = match ask_running_gateway(&gateway, args.offline.into(), &path) {
+        Ok(Some(document)) => read_document(&document),
+        Ok(None) => list_started(&gateway, &args.profile),
+        Err(error) => return report_refusal(&error),
     };
-    let name = args.profile.as_str();
-    if name != ProfileName::DEFAULT && config.profiles.iter().all(|one| one.name != args.profile) {
-        print_error(&format!("the configuration has no profile {name:?}"));
-        return WRONG_USE.into_code();
+    match listing {
+        Ok(listing) => print_listing(args, &listing),
+        Err(code) => code,
     }
-    let listed = with_listed_servers(config, |snapshot| {
-        let text = if args.tokens {
-            let report = snapshot.report_tokens();
-            describe_tokens(&report, &args.profile)
-        } else {
-            describe_tools(snapshot, &args.profile)
-        };
-        (text, unlisted_servers(snapshot))
-    });
-    match listed {
-        Ok((text, silent)) => {
-            let exit = write_to_stdout(&text);
-            for line in &silent {
-                print_error(line);
-            }
-            if text.is_empty() && silent.is_empty() {
-                print_error("the configuration has no tools");
-            }
-            if silent.is_empty() { exit } else { FAILURE_EXIT.into_code() }
+}
+
+/// A profile that the gateway lacks is a fault of the command line.
+fn report_refusal(error: &RunningGatewayError) -> ExitCode {
+    let code = report_unanswered(error);
+    match error {
+        RunningGatewayError::Refused { code, .. } if code == "unknown_profile" => {
+            WRONG_USE.into_code()
         }
-        Err(error) => report_error(&error),
+        _ => code,
     }
 }
 
-/// Returns the signature of each tool that clients of a profile list.
-fn describe_tools(snapshot: &Snapshot, profile: &ProfileName) -> String {
-    let tools = snapshot.usual_tools(profile);
-    tools.iter().fold(String::new(), |all, raw| format!("{all}{}\n", ToolSignature::from_raw(raw)))
+/// Starts the servers of the configuration, and lists their tools.
+fn list_started(gateway: &GatewayOption, profile: &ProfileName) -> Result<ToolListing, ExitCode> {
+    let config = CommonArgs::with_config(gateway.config().to_owned()).read_config()?;
+    check_profile(&config, profile)?;
+    let listed = with_listed_servers(config, |it| ToolListing::of(it, Some(profile)));
+    listed.map_err(|error| report_error(&error))
 }
 
-fn describe_tokens(report: &TokenReport, profile: &ProfileName) -> String {
+fn check_profile(config: &Config, profile: &ProfileName) -> Result<(), ExitCode> {
+    let is_known = config.profiles.iter().any(|one| one.name == *profile);
+    if is_known || profile.as_str() == ProfileName::DEFAULT {
+        return Ok(());
+    }
+    print_error(&format!("the configuration has no profile {:?}", profile.as_str()));
+    Err(WRONG_USE.into_code())
+}
+
+fn print_listing(args: &ToolsArgs, listing: &ToolListing) -> ExitCode {
+    let text = match (args.json, args.tokens) {
+        (true, _) => format!("{:#}\n", serde_json::to_value(listing).unwrap_or(Value::Null)),
+        (false, true) => describe_tokens(listing),
+        (false, false) => describe_tools(listing),
+    };
+    let exit = write_to_stdout(&text);
+    print_unlisted(&listing.unlisted);
+    if text.is_empty() && listing.unlisted.is_empty() {
+        print_error("the configuration has no tools");
+    }
+    if listing.unlisted.is_empty() { exit } else { FAILURE_EXIT.into_code() }
+}
+
+/// Returns the signature of each tool that clients of the profile list.
+fn describe_tools(listing: &ToolListing) -> String {
+    let tools = listing.profiles.iter().flat_map(|profile| &profile.listed);
+    tools.fold(String::new(), |all, tool| all + &printable(&tool.signature) + "\n")
+}
+
+fn describe_tokens(listing: &ToolListing) -> String {
     let mut text = String::new();
-    let found = report.profiles.iter().find(|one| one.name == *profile);
-    let Some(found) = found else { return text };
-    for (name, tokens) in found.dearest(usize::MAX) {
-        let _ = writeln!(text, "{tokens:>8}  {}", printable(name));
+    let Some(profile) = listing.profiles.first() else { return text };
+    let mut tools: Vec<_> = profile.listed.iter().collect();
+    tools.sort_by_key(|tool| Reverse(tool.tokens));
+    for tool in tools {
+        let _ = writeln!(text, "{:>8}  {}", tool.tokens, printable(&tool.name));
     }
-    describe_profile(found, &mut text);
-    if report.servers.len() > 1 {
+    describe_profile(profile, &mut text);
+    if listing.servers.len() > 1 {
         text.push('\n');
-        let mut servers: Vec<_> = report.servers.iter().collect();
-        servers.sort_by_key(|server| std::cmp::Reverse(server.tokens));
+        let mut servers: Vec<_> = listing.servers.iter().collect();
+        servers.sort_by_key(|server| Reverse(server.tokens));
         for server in servers {
-            let (name, tools, tokens) = (&server.name, server.tools, server.tokens);
+            let (name, tools, tokens) = (printable(&server.name), server.tools, server.tokens);
             let _ = writeln!(text, "{tokens:>8}  server {name}, {tools} tool(s)");
         }
     }
@@ -93,10 +130,10 @@ fn describe_tokens(report: &TokenReport, profile: &ProfileName) -> String {
     text
 }
 
-fn describe_profile(profile: &ProfileTokens, text: &mut String) {
+fn describe_profile(profile: &ProfileListing, text: &mut String) {
     let (listed, all) = (profile.listed_tokens(), profile.all_tokens);
-    let count = profile.listed.len();
-    let _ = write!(text, "{listed:>8}  profile {}, {count} tool(s)", profile.name);
+    let (name, count) = (printable(&profile.name), profile.listed.len());
+    let _ = write!(text, "{listed:>8}  profile {name}, {count} tool(s)");
     if listed != all {
         let _ = write!(text, "; {all} with all {} in full", profile.tools);
     }

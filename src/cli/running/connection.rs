@@ -143,6 +143,7 @@ impl RunningGateway {
         self,
         request: &GatewayRequest<'_>,
         target: &str,
+        patience: Duration,
     ) -> Result<GatewayAnswer, RunningGatewayError> {
         let place = self.place();
         let exchange = async {
@@ -153,7 +154,7 @@ impl RunningGateway {
         };
         let unreachable =
             |reason| RunningGatewayError::Unreachable { place: place.clone(), reason };
-        let answered = timeout(ANSWER_TIMEOUT, exchange).await;
+        let answered = timeout(patience, exchange).await;
         let late = |_| unreachable("it takes too long".to_owned());
         let (status, body) = answered.map_err(late)?.map_err(unreachable)?;
         Ok(GatewayAnswer { status, body, place })
@@ -329,8 +330,6 @@ fn read_key(file: &Path) -> Result<String, String> {
 
 /// Time limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for an answer: a refresh waits for its server.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 /// Limit of the bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Limit of the bytes of a file with a key or token.

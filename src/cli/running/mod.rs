@@ -10,6 +10,7 @@ mod events;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use http::Method;
@@ -64,6 +65,11 @@ impl<'a> GatewayRequest<'a> {
 }
 
 impl GatewayOption {
+    /// Returns the gateway that runs with a configuration.
+    pub(crate) fn of_config(config: PathBuf) -> Self {
+        Self { config, url: None, key_file: None, ca: None }
+    }
+
     /// Uses this file of the command line in place of the option.
     #[must_use]
     pub(in crate::cli) fn or_file(self, file: impl Into<BareFile>) -> Self {
@@ -107,11 +113,24 @@ impl GatewayOption {
         &self,
         request: &GatewayRequest<'_>,
     ) -> Result<Value, RunningGatewayError> {
+        self.request_within(request, ANSWER_TIMEOUT)
+    }
+
+    /// Sends a request, and waits this long for its answer.
+    ///
+    /// # Errors
+    /// [`RunningGatewayError`].
+    pub(crate) fn request_within(
+        &self,
+        request: &GatewayRequest<'_>,
+        patience: Duration,
+    ) -> Result<Value, RunningGatewayError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
         runtime.block_on(async {
             let address = RunningGateway::find(self).await?;
-            let answer = address.send(request, &format!("{API_PATH}{}", request.path)).await?;
+            let target = format!("{API_PATH}{}", request.path);
+            let answer = address.send(request, &target, patience).await?;
             answer.into_document()
         })
     }
@@ -127,3 +146,6 @@ pub(crate) fn report_unanswered(error: &RunningGatewayError) -> ExitCode {
         }
     }
 }
+
+/// Time limit for an answer: a refresh waits for its server.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);

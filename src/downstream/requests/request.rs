@@ -121,6 +121,7 @@ impl Posted {
             trace: Trace { parent: meta.traceparent, state, header: in_header, sent: None },
             headers: Arc::clone(&self.headers),
             audit: self.audit_notes(),
+            by_operator: false,
         }
     }
 }

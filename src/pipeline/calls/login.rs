@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::call::{Call, Context, Failure, Question, ResultBody, ServerName};
-use crate::config::NamingChoice;
+use crate::config::{GrantOwnership, NamingChoice, ServerConfig, forwarded_credentials};
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
@@ -140,12 +140,32 @@ pub(super) async fn explain_missing_login(
     let may_hear_of = |server: &ServerName| view.scope().is_about_server(server);
     let servers = snapshot.servers().map(|member| (member, &member.config.name));
     let servers = servers.filter(|(_, name)| may_have(name) && may_hear_of(name));
-    for (member, _) in servers {
+    for (member, server) in servers {
+        if call.context.by_operator && uses_client_credentials(&member.config) {
+            return Failure::CredentialsWithheld { server: server.clone() };
+        }
         if let Some(missing) = member.server.login_failure(&call.context).await {
             return missing;
         }
     }
     failure
+}
+
+/// Checks that a call of an operator as a client needs no credentials of the client.
+///
+/// # Errors
+/// [`Failure::CredentialsWithheld`].
+pub(super) fn withhold_credentials(call: &Call, config: &ServerConfig) -> Result<(), Failure> {
+    if !call.context.by_operator || !uses_client_credentials(config) {
+        return Ok(());
+    }
+    Err(Failure::CredentialsWithheld { server: config.name.clone() })
+}
+
+/// Returns true if calls of a server use a login, a token or a credential header of their client.
+fn uses_client_credentials(config: &ServerConfig) -> bool {
+    let has_logins = config.oauth().is_some_and(|oauth| oauth.per == GrantOwnership::User);
+    has_logins || forwarded_credentials(config).next().is_some()
 }
 
 /// Limit of links as questions for one call; after that, its client gets the link as text.

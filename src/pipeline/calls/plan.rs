@@ -13,6 +13,7 @@ use crate::telemetry::observation::CallTimer;
 use super::active_call::ActiveCall;
 use super::attempt::{CallAttempt, FirstSend, PlannedAttempt};
 use super::confirm::UserAccess;
+use super::login::withhold_credentials;
 use super::retry::RetryPlan;
 use super::slow_notice::SlowSend;
 
@@ -59,6 +60,7 @@ impl<'a> CallPlan<'a> {
         mut call: Box<Call>,
         active: &mut ActiveCall,
     ) -> Result<Self, Failure> {
+        withhold_credentials(&call, &route.member.config)?;
         let release = Release::plan(&call, &route, client, active.asker())?;
         active.set_route(&route, release, &mut call);
         route.check_headers(&call)?;

@@ -1,6 +1,7 @@
 //! Checks of a request before it is a call: its sender, its endpoint, and rate limits.
 
 pub(super) mod login_consents;
+pub(super) mod named_caller;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::call::{Context, Endpoint, Failure, Grants, Principal, ProfileName};
-use crate::clock;
+use crate::call::{Context, Endpoint, Grants, Principal, ProfileName};
 use crate::config::quote_segment;
+use crate::pipeline::entry::named_caller::{NamedCaller, usual_profile};
 use crate::policy::{CallGate, ScopedCaller};
 use crate::snapshot::Snapshot;
 
@@ -26,36 +26,29 @@ impl Explainer<'_> {
     }
 
     fn find_principal(&mut self, snapshot: &Snapshot) -> Option<(Principal, Option<Arc<Grants>>)> {
-        let (name, identity) = (self.query.client.as_str(), &snapshot.identity);
-        if name == Principal::Anonymous.as_str() {
-            if self.config.authenticates() {
-                self.note_failure(CallGate::Client, &Failure::KeyMissing);
-            } else {
-                self.pass(CallGate::Client, "the gateway requires no credentials");
+        let caller = NamedCaller::find(snapshot, &self.query.client);
+        match caller.refusal(&self.config) {
+            Some(refusal) => self.note_failure(CallGate::Client, &refusal),
+            None => self.pass(CallGate::Client, describe_caller(&caller)),
+        }
+        match caller {
+            NamedCaller::Anonymous => Some((Principal::Anonymous, None)),
+            NamedCaller::User(user) => Some((user, self.token_grants())),
+            NamedCaller::Client { principal, access } => Some((principal, access.grants)),
+            NamedCaller::Unknown(unknown) => {
+                self.refuse_unknown(&unknown);
+                None
             }
-            return Some((Principal::Anonymous, None));
         }
-        if name.contains(':') {
-            let user = Principal::User(name.into());
-            if !identity.has_principal(&user) {
-                let issuer = user.issuer().unwrap_or_default();
-                self.refuse(CallGate::Client, format!("there is no [issuers.{issuer}]"));
-                return None;
-            }
-            self.pass(CallGate::Client, "a user with a valid token of the issuer");
-            return Some((user, self.token_grants()));
+    }
+
+    fn refuse_unknown(&mut self, unknown: &Principal) {
+        if let Some(issuer) = unknown.issuer() {
+            return self.refuse(CallGate::Client, format!("there is no [issuers.{issuer}]"));
         }
-        let Some(access) = identity.client_access(name, clock::unix_now()) else {
-            self.refuse(CallGate::Client, format!("there is no client {name:?}"));
-            self.set_cure(CallGate::Client, "clients", "add [clients.NAME] (trunkline key)");
-            return None;
-        };
-        if access.has_credential {
-            self.pass(CallGate::Client, "a client with a valid key or certificate");
-        } else {
-            self.note_failure(CallGate::Client, &Failure::KeyExpired);
-        }
-        Some((Principal::Client(name.into()), access.grants))
+        let name = unknown.as_str();
+        self.refuse(CallGate::Client, format!("there is no client {name:?}"));
+        self.set_cure(CallGate::Client, "clients", "add [clients.NAME] (trunkline key)");
     }
 
     /// Returns the given facts of a user's token.
@@ -102,12 +95,15 @@ impl Explainer<'_> {
 
     /// Returns the requested profile, or the first one that the caller may use.
     fn choose_profile(&self, snapshot: &Snapshot, who: &Principal) -> String {
-        if let Some(profile) = &self.query.profile {
-            return profile.clone();
-        }
-        let own = self.config.profiles.iter().map(|profile| profile.name.as_str());
-        let mut all = std::iter::once(ProfileName::DEFAULT).chain(own);
-        let usable = all.find(|profile| snapshot.identity.allows(who, profile));
-        usable.unwrap_or(ProfileName::DEFAULT).to_owned()
+        self.query.profile.clone().unwrap_or_else(|| usual_profile(snapshot, who))
+    }
+}
+
+fn describe_caller(caller: &NamedCaller) -> &'static str {
+    match caller {
+        NamedCaller::Anonymous => "the gateway requires no credentials",
+        NamedCaller::User(_) => "a user with a valid token of the issuer",
+        NamedCaller::Client { .. } => "a client with a valid key or certificate",
+        NamedCaller::Unknown(_) => "unknown",
     }
 }

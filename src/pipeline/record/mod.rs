@@ -354,6 +354,7 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::UnknownResource { .. }
         | Failure::CallDenied
         | Failure::NotConfirmed(_)
+        | Failure::CredentialsWithheld { .. }
         | Failure::InvalidArguments(_)
         | Failure::HeaderMismatch(_)
         | Failure::AuditUnavailable => CallOutcome::Refused { reason: wire.label },

@@ -1,6 +1,7 @@
 //! The admin API: the private socket, roles over TCP, problems, and the OpenAPI document.
 
 mod calls;
+mod operator_calls;
 mod resources;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -13,7 +13,7 @@ async fn get(gateway: &Gateway, path: &str) -> Value {
     said.json()
 }
 
-async fn post(gateway: &Gateway, path: &str, body: &Value) -> Said {
+pub(super) async fn post(gateway: &Gateway, path: &str, body: &Value) -> Said {
     let operator = gateway.operator();
     let ask = operator.http("POST", &format!("/api/v1{path}")).body(body.to_string());
     ask.header("content-type", "application/json").send().await.said().await

@@ -176,6 +176,16 @@ pub enum Failure {
         /// The claim.
         claim: Arc<str>,
     },
+    /// An operator calls with the rights of a client, and the server needs the client's own
+    /// credentials.
+    #[error(
+        "the call was not made: the server {server} needs credentials of the client itself, and an \
+         operator who calls as the client does not use them"
+    )]
+    CredentialsWithheld {
+        /// The server.
+        server: ServerName,
+    },
     /// The profile does not exist, or this principal may not use it: the same
     /// for both.
     #[error("no such endpoint: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]

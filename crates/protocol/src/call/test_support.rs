@@ -28,6 +28,7 @@ pub fn make_context(client: Client) -> Context {
         trace: Trace::default(),
         headers: Arc::default(),
         audit: None,
+        by_operator: false,
     }
 }
 

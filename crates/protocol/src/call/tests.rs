@@ -110,7 +110,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             Failure::ScopesNeeded(Box::new(NeededScopes { scopes, source: None }))
         }
         Failure::ScopesNeeded(_) => Failure::ClaimNeeded { claim: "department".into() },
-        Failure::ClaimNeeded { .. } => Failure::UnknownEndpoint,
+        Failure::ClaimNeeded { .. } => Failure::CredentialsWithheld { server: server() },
+        Failure::CredentialsWithheld { .. } => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => InterceptorRefusalError {

@@ -357,6 +357,7 @@ pub fn check_of_failure(label: &str) -> &'static str {
         "key_missing" | "key_unknown" | "key_expired" => "key",
         "token_missing" | "token_refused" | "token_expired" | "issuer_unavailable" => "token",
         "insufficient_scope" => "scope",
+        "credentials_withheld" => "credentials",
         "unknown_endpoint" => "profile",
         "over_limit" | "too_many_sessions" | "too_many_streams" | "too_many_subscriptions" => {
             "limit"

@@ -95,6 +95,9 @@ impl Failure {
             Self::ClaimNeeded { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "claim_needed")
             }
+            Self::CredentialsWithheld { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "credentials_withheld")
+            }
             Self::UnknownEndpoint => {
                 row(code::INVALID_REQUEST, 404, Client, false, "unknown_endpoint")
             }

@@ -221,6 +221,9 @@ pub struct Context {
     pub headers: Arc<HeaderMap>,
     /// Notes for the audit record; `None` without an audit log.
     pub audit: Option<Arc<AuditNotes>>,
+    /// True if an operator calls with the rights of the principal. Such a call uses none of the
+    /// principal's credentials.
+    pub by_operator: bool,
 }
 
 impl Context {
@@ -244,6 +247,7 @@ impl Context {
             trace: Trace::default(),
             headers: Arc::default(),
             audit: None,
+            by_operator: false,
         }
     }
 

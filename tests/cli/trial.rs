@@ -1,0 +1,71 @@
+//! `trunkline try`: a server in a sandbox, before it is added.
+
+use serde_json::Value;
+
+use super::{DONE, FAILURE, WRONG_USE, contains_all, file, trunkline};
+
+const CLOCK: [&str; 4] = ["--", super::process::TRUNKLINE, "example", "clock"];
+
+#[test]
+fn a_server_is_shown_with_its_era_tools_tokens_and_findings() {
+    let said = trunkline(&[&["try"][..], &CLOCK].concat()).exits_with(DONE).said();
+    for words in [
+        ", legacy (2025-11-25)",
+        " tool(s), about ",
+        "  now(",
+        "The scan of its definitions has no findings.",
+        "trunkline add clock -- ",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80 || line.contains("trunkline")),
+        "{said}"
+    );
+    let json = trunkline(&[&["try", "--json"][..], &CLOCK].concat()).exits_with(DONE).said();
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&report["server"]["era"], &report["fault"]), (&"legacy".into(), &Value::Null));
+    let notes = ["try", "--", super::process::TRUNKLINE, "example", "notes"];
+    trunkline(&notes).exits_with(DONE).prints(&["modern (2026-07-28)"]);
+}
+
+#[test]
+fn the_sandbox_holds_and_a_permission_extends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("written");
+    let script =
+        format!("echo x > {} && exec {} example clock", path.display(), super::process::TRUNKLINE);
+    trunkline(&["try", "--", "sh", "-c", &script]).exits_with(FAILURE).prints(&["does not start"]);
+    assert!(!path.exists());
+    let allow = format!("write={}", folder.path().display());
+    trunkline(&["try", "--allow", &allow, "--", "sh", "-c", &script]).exits_with(DONE);
+    assert!(path.exists());
+    trunkline(&["try", "--allow", "everything", "--", "sh"])
+        .exits_with(WRONG_USE)
+        .complains_of(&["read=PATH"]);
+}
+
+#[test]
+fn a_server_that_fails_shows_its_first_line_without_secrets() {
+    let script = "echo \"Usage: foo needs $TOKEN\"; exit 3";
+    let failed = trunkline(&["try", "--env", "TOKEN=hunter2-hunter2", "--", "sh", "-c", script]);
+    let failed = failed.exits_with(FAILURE);
+    contains_all(&failed.0.stdout, &["The server does not start: it exited", "Usage: foo needs"]);
+    assert!(!failed.said().contains("hunter2"), "{}", failed.said());
+    let missing = trunkline(&["try", "--", "no-such-program-anywhere"]).exits_with(FAILURE);
+    contains_all(&missing.0.stdout, &["no-such-program-anywhere"]);
+}
+
+#[test]
+fn a_server_is_added_unless_it_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), "");
+    let add = |command: &[&str]| {
+        trunkline(&[&["try", "-c", &config, "--add", "watch", "--"][..], command].concat())
+    };
+    let failed = add(&["false"]).exits_with(FAILURE);
+    contains_all(&failed.0.stderr, &["the server is not added"]);
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "");
+    add(&CLOCK[1..]).exits_with(DONE);
+    contains_all(&std::fs::read(&config).unwrap(), &["[servers.watch]", "\"example\""]);
+}

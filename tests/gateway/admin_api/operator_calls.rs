@@ -1,0 +1,188 @@
+//! Calls of operators: with every gate, as the operator or with the rights of a client.
+
+use serde_json::{Value, json};
+
+use super::resources::post;
+use super::{code, with_roles};
+use crate::support::gateway::{Builder, key_digest};
+use crate::support::upstream::Received;
+use crate::support::{
+    Client, Gateway, OauthServer, Said, Upstream, client_table, json_lines, until,
+};
+
+const AUDIT: &str = "[audit]\nfile = \"audit.jsonl\"\n";
+
+async fn call(gateway: &Gateway, body: Value) -> Value {
+    let said = post(gateway, "/calls", &body).await;
+    assert_eq!(said.status, 200, "{body}: {said:?}");
+    said.json()
+}
+
+async fn call_by(client: &Client, body: &Value) -> Said {
+    let ask = client.http("POST", "/api/v1/calls").body(body.to_string());
+    ask.header("content-type", "application/json").send().await.said().await
+}
+
+/// Returns the record of the last call, once there are this many.
+async fn record(gateway: &Gateway, count: usize) -> Value {
+    let path = gateway.folder().join("audit.jsonl");
+    let calls = || -> Vec<_> {
+        json_lines(&path).into_iter().filter(|record| record["event"] == "call").collect()
+    };
+    until(|| calls().len() >= count).await;
+    let calls = calls();
+    assert_eq!(calls.len(), count, "{calls:#?}");
+    calls[count - 1].clone()
+}
+
+/// A gateway with the clients of all roles, and two others.
+fn guarded(upstream: &Upstream) -> Builder {
+    with_roles(Gateway::with("s", upstream.http()))
+        .toml(&client_table("ci", "ci-key", "profiles = [\"small\"]\nrate = \"2/hour\""))
+        .toml(&format!(
+            "[clients.old]\nkeys = [{{ hash = \"{}\", expires = 2020-01-01 }}]\n",
+            key_digest("old-key")
+        ))
+        .toml("[profiles.small]\nservers = [\"s\"]\n")
+        .toml("[policy.rules.ci]\nprincipals = [\"ci\"]\nwhen = \"arguments.branch != 'main'\"\n")
+        .toml("[policy.rules.others]\nprincipals = [\"anonymous\", \"acts\", \"rules\"]\n")
+        .toml(AUDIT)
+}
+
+#[tokio::test]
+async fn the_operator_is_the_caller_unless_a_client_is_named() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let body = json!({ "tool": "s__echo", "arguments": { "a": 1 } });
+    let report = call(&gateway, body.clone()).await;
+    assert_eq!((&report["client"], &report["profile"]), (&json!("anonymous"), &json!("default")));
+    assert!(report["operator"].as_str().unwrap().starts_with("uid "), "{report}");
+    assert_eq!(
+        (&report["error"], &report["result"]["content"][0]["type"]),
+        (&json!(null), &json!("text"))
+    );
+    let local = record(&gateway, 1).await;
+    assert_eq!(
+        (&local["principal"], &local["credential"]["kind"]),
+        (&json!("anonymous"), &json!("operator"))
+    );
+    assert_eq!(local["actors"], json!([report["operator"]]));
+
+    let acts = gateway.remote_operator().key("acts-key");
+    let said = call_by(&acts, &body).await;
+    assert_eq!((said.status, &said.json()["client"]), (200, &json!("acts")), "{said:?}");
+    let remote = record(&gateway, 2).await;
+    assert_eq!(
+        (&remote["principal"], &remote["credential"]["kind"]),
+        (&json!("acts"), &json!("key"))
+    );
+    assert_eq!(remote["actors"], json!([]));
+    assert_eq!(upstream.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_passes_its_profile_rules_and_limits_and_is_recorded_with_both_names() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let body =
+        |branch: &str| json!({ "tool": "s__echo", "arguments": { "branch": branch }, "as": "ci" });
+    let refused = call(&gateway, body("main")).await;
+    assert_eq!((&refused["profile"], &refused["result"]), (&json!("small"), &json!(null)));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("not allowed"), "{refused}");
+    let made = call(&gateway, body("work")).await;
+    assert_eq!(made["error"], json!(null), "{made}");
+    let record = record(&gateway, 2).await;
+    assert_eq!((&record["principal"], &record["profile"]), (&json!("ci"), &json!("small")));
+    assert_eq!(record["actors"], json!([made["operator"]]));
+    // The rate is that of the client: its own call is refused, too.
+    let limited = call(&gateway, body("work")).await;
+    assert!(limited["error"]["data"]["limit"] == "client:ci", "{limited}");
+    let own = gateway.modern().key("ci-key").at("/mcp/small").call("s__echo", json!({})).await;
+    assert_eq!(own.status, 429, "{own:?}");
+    assert_eq!(upstream.calls().len(), 1);
+
+    let expired = call(&gateway, json!({ "tool": "s__echo", "as": "old" })).await;
+    assert!(expired["error"]["message"].as_str().unwrap().contains("expired"), "{expired}");
+    let keyless = call(&gateway, json!({ "tool": "s__echo", "as": "anonymous" })).await;
+    assert!(keyless["error"]["message"].as_str().unwrap().contains("key is required"), "{keyless}");
+    for (body, status, expected) in [
+        (json!({ "tool": "s__echo", "as": "nobody" }), 404, "unknown_client"),
+        (json!({ "tool": "s__echo", "as": "corp:ann" }), 404, "unknown_client"),
+        (json!({ "tool": "s__echo", "as": "ci", "profile": "default" }), 400, "invalid_request"),
+        (json!({ "tool": "s__echo", "user": "ci" }), 400, "invalid_request"),
+    ] {
+        assert_eq!(code(&post(&gateway, "/calls", &body).await, status), expected, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_needs_the_role_admin() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let body = json!({ "tool": "s__echo", "arguments": { "branch": "x" }, "as": "ci" });
+    let said = call_by(&gateway.remote_operator().key("acts-key"), &body).await;
+    assert_eq!(code(&said, 403), "role_needed");
+    assert_eq!(upstream.calls().len(), 0);
+    let said = call_by(&gateway.remote_operator().key("rules-key"), &body).await;
+    assert_eq!((said.status, &said.json()["operator"]), (200, &json!("client rules")), "{said:?}");
+    assert_eq!(record(&gateway, 1).await["actors"], json!(["client rules"]));
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_uses_none_of_its_credentials() {
+    for lines in ["forward_headers = [\"authorization\"]\n", "[servers.s.oauth]\n"] {
+        let upstream = Upstream::modern().await;
+        let server = format!("{}\n{lines}", upstream.http());
+        let gateway =
+            Gateway::with("s", server).toml(&client_table("ci", "ci-key", "")).start().await;
+        let report = call(&gateway, json!({ "tool": "s__echo", "as": "ci" })).await;
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains("the server s needs credentials of the client"), "{report}");
+        assert_eq!(upstream.calls().len(), 0, "{lines}");
+        // The operator itself is no client with a login.
+        let own = call(&gateway, json!({ "tool": "s__echo" })).await;
+        assert_eq!(own["error"], json!(null), "{lines} {own}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_gets_no_link_for_its_login() {
+    let server = OauthServer::before(Upstream::modern().await).await;
+    let gateway = Gateway::with("s", server.lines("s", "per = \"user\""))
+        .toml(&client_table("ci", "ci-key", ""))
+        .start()
+        .await;
+    let report = call(&gateway, json!({ "tool": "s__echo", "as": "ci" })).await;
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the server s needs credentials of the client"), "{report}");
+    assert!(!report.to_string().contains("ticket"), "{report}");
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_has_a_session_of_its_own_with_the_server() {
+    let upstream = Upstream::legacy().await;
+    let gateway =
+        Gateway::with("s", upstream.http()).toml(&client_table("ci", "ci-key", "")).start().await;
+    let session =
+        |received: Received| received.header("mcp-session-id").unwrap_or_default().to_owned();
+    gateway.modern().key("ci-key").call("s__echo", json!({})).await.text();
+    let own = session(upstream.heard("tools/call", 1).await);
+    call(&gateway, json!({ "tool": "s__echo", "as": "ci" })).await;
+    let other = session(upstream.heard("tools/call", 2).await);
+    assert!(!own.is_empty() && own != other, "{own} {other}");
+}
+
+#[tokio::test]
+async fn an_operator_who_disconnects_cancels_the_call() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).toml(AUDIT).start().await;
+    {
+        let body = json!({ "tool": "s__hold" });
+        let calling = post(&gateway, "/calls", &body);
+        tokio::select! {
+            said = calling => panic!("{said:?}"),
+            _ = upstream.heard("tools/call", 1) => {}
+        }
+    }
+    assert_eq!(record(&gateway, 1).await["outcome"], "cancelled");
+}
