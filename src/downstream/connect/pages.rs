@@ -11,6 +11,7 @@ use crate::oauth::{
     OfferedLogin, RevocationOutcome, TicketOffer,
 };
 use crate::snapshot::SnapshotServer;
+use crate::telemetry::log::SharedFaultLog;
 
 use super::PageRequest;
 use super::html::{Page, escape_html, fault_page, lead_to};
@@ -245,7 +246,10 @@ impl Visitor<'_> {
             Err(fault) => {
                 let server = &request.form.server;
                 let reason = crate::text::error_chain(&fault);
-                tracing::warn!(server, reason, "a login cannot begin");
+                let text = format!("a login cannot begin: {reason}");
+                if let Some(line) = LOGIN_FAULTS.note_about(server, &text) {
+                    tracing::warn!(server, "{line}");
+                }
                 let notice = format!("You cannot log in to {server} now: {fault}.");
                 self.grants.browsers().leave_notice(browser.id, notice);
                 Ok(lead_to(&self.grants.page_path(GrantBook::CONNECT_PATH), None))
@@ -391,6 +395,9 @@ pub(crate) fn find_parameter(query: &str, name: &str) -> String {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
+
+/// Servers at which logins cannot begin, in the log.
+static LOGIN_FAULTS: SharedFaultLog = SharedFaultLog::new();
 
 /// Action pages below `/connect`.
 const START_PATH: &str = "/connect/start";

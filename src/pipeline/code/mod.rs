@@ -39,6 +39,7 @@ use crate::pipeline::own_tools::{failed_tool_result, tool_result};
 use crate::pipeline::stores::code_budgets::CodeBudget;
 use crate::shares::{Holder, Share, ShareBoundError, ShareBounds};
 use crate::snapshot::Snapshot;
+use crate::telemetry::log::SharedFaultLog;
 use crate::text::error_chain;
 
 use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
@@ -141,12 +142,18 @@ fn limits_of(config: &CodeConfig) -> ScriptLimits {
     }
 }
 
+/// Reasons that code cannot be run, in the log.
+static CODE_FAULTS: SharedFaultLog = SharedFaultLog::new();
+
 /// Returns the answer if the code was not run.
 fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
     let text = if let ScriptError::TooLong { .. } = error {
         error.to_string()
     } else {
-        tracing::warn!("code cannot be run: {}", error_chain(error));
+        let text = format!("code cannot be run: {}", error_chain(error));
+        if let Some(line) = CODE_FAULTS.note_about(&text, &text) {
+            tracing::warn!("{line}");
+        }
         "Code cannot be run at the moment; the log of the gateway has the reason".to_owned()
     };
     let result = ResultBody::parse(tool_error(&text).into()).map_err(InternalFault::Result)?;

@@ -210,7 +210,11 @@ fn settle<T>(
         Err(fault) => fault,
     };
     let InterceptorConfig { name, fail, mode, .. } = &service.config;
-    tracing::warn!(interceptor = %name, %fault, fail = fail.as_str(), "an interceptor has failed");
+    // Each call would repeat the line.
+    let text = format!("an interceptor has failed: {fault}");
+    if let Some(line) = service.faults.note_about(name.as_str(), &text) {
+        tracing::warn!(interceptor = %name, fail = fail.as_str(), "{line}");
+    }
     if *fail == InterceptorFailure::Open || *mode == InterceptorMode::Audit {
         return Ok(None);
     }
@@ -224,4 +228,31 @@ fn refusal(service: &InterceptorService, reason: String) -> Failure {
 /// Returns the rule in the audit log.
 fn rule(name: &str) -> DecidingRule {
     DecidingRule { check: "interceptor", rule: Some(name.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured_log::CapturedLog;
+    use crate::config::{ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn a_fault_that_each_call_repeats_is_logged_once_a_minute() {
+        let text = "[interceptors.check]\nurl = \"http://127.0.0.1:9/\"\nfail = \"open\"\n";
+        let bytes = text.as_bytes().to_vec();
+        let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+        let config = Config::read(&source, &SystemEnvironment).unwrap_or_else(|it| panic!("{it}"));
+        let service = InterceptorService::new(config.interceptors[0].clone());
+        let log = CapturedLog::start();
+        for _ in 0..20 {
+            let settled = settle::<()>(&service, Err(InterceptorFault::Unreachable));
+            assert!(settled.unwrap().is_none());
+        }
+        let text = log.text();
+        assert_eq!(
+            text.matches("an interceptor has failed: it cannot be reached").count(),
+            1,
+            "{text}"
+        );
+    }
 }

@@ -14,6 +14,7 @@ use crate::http_client::{JsonService, JsonServiceFault};
 use crate::mcp::Method;
 use crate::policy::limits::breaker::{Breaker, BreakerSubject};
 use crate::policy::limits::failure_window::CallVerdict;
+use crate::telemetry::log::SharedFaultLog;
 
 use super::message::{Intercepted, SeenMessage, Verdict, read_verdict};
 
@@ -23,6 +24,8 @@ pub(super) struct InterceptorService {
     pub(super) config: InterceptorConfig,
     service: JsonService,
     breaker: Option<Arc<Breaker>>,
+    /// Its faults in the log.
+    pub(super) faults: SharedFaultLog,
 }
 
 impl InterceptorService {
@@ -32,7 +35,7 @@ impl InterceptorService {
             config.breaker.map(|settings| Arc::new(Breaker::new(subject(), settings, None)));
         let headers = sensitive_headers(&config.headers);
         let service = JsonService::new(config.url.clone(), headers, MAX_IDLE_CONNECTIONS);
-        Self { config, service, breaker }
+        Self { config, service, breaker, faults: SharedFaultLog::new() }
     }
 
     /// Returns true if it sees this part of calls of this method. A server may return a tool's

@@ -1,7 +1,6 @@
 //! Life cycle of one instance, as one task: start, serve, fail, back off, restart, until it is
 //! stopped.
 
-mod fault_log;
 mod start_wait;
 
 use std::sync::{Arc, OnceLock};
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
+use crate::telemetry::log::FaultLog;
 use crate::telemetry::metrics::ServerMetric;
 
 use crate::child::Child;
@@ -27,7 +27,6 @@ use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
-use fault_log::FaultLog;
 use start_wait::FailureReason;
 
 /// End of an instance's run.

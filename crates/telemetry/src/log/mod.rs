@@ -11,6 +11,7 @@
 //! ([`access`]). The last other lines stay in memory, for operators ([`LogTail`]).
 
 mod access;
+mod fault_log;
 mod human;
 mod sink;
 mod tail;
@@ -30,6 +31,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use super::CallRecord;
 use access::{AccessLog, AccessLogFormat};
+pub use fault_log::{FaultLog, SharedFaultLog};
 use human::HumanFormat;
 use human::line_clock::LineClock;
 use sink::{Flusher, Sink};

@@ -21,6 +21,7 @@ use crate::codec::large_message::{make_room, share_thread};
 use crate::http_client::{ResponseBody, TransportError};
 use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner, whole_number};
 use crate::mcp::Era;
+use crate::telemetry::log::SharedFaultLog;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
@@ -227,6 +228,9 @@ fn is_complete(members: &[u8]) -> bool {
     value.is_some_and(|value| value.starts_with(b"\"complete\""))
 }
 
+/// Servers whose answers end early, in the log.
+static EARLY_ENDS: SharedFaultLog = SharedFaultLog::new();
+
 struct PassingAnswer {
     first: Option<Bytes>,
     passed: usize,
@@ -244,7 +248,10 @@ impl PassingAnswer {
         try_stream! {
             while let Some(piece) = self.piece().await.map_err(|fault| {
                 let reason = self.inbox.describe(&fault);
-                tracing::warn!(server = %self.server, fault = reason, "an answer ended early");
+                let text = format!("an answer ended early: {reason}");
+                if let Some(line) = EARLY_ENDS.note_about(self.server.as_str(), &text) {
+                    tracing::warn!(server = %self.server, "{line}");
+                }
                 self.inbox.fail(&self.server, fault)
             })? {
                 yield piece;

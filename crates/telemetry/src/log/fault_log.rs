@@ -1,20 +1,27 @@
-//! Lines about the faults of an instance. A repeated fault is counted, and logged once a minute.
+//! Lines about faults that repeat: a repeated fault is counted, and logged once a minute.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The last faults of an instance in the log.
+use trunkline_core::clock;
+
+/// The last faults of one part of the gateway, such as an instance of a server, in the log.
 #[derive(Debug, Default)]
-pub(super) struct FaultLog {
+pub struct FaultLog {
     /// The last few different faults, oldest first.
     faults: VecDeque<LoggedFault>,
 }
 
+/// A [`FaultLog`] of a part that several tasks use.
+#[derive(Debug, Default)]
+pub struct SharedFaultLog(Mutex<FaultLog>);
+
 #[derive(Debug)]
 struct LoggedFault {
-    text: String,
+    subject: String,
     /// Number of times that it occurred.
     times: u64,
     /// Time of its last line.
@@ -23,8 +30,14 @@ struct LoggedFault {
 
 impl FaultLog {
     /// Notes a fault. Returns the text of its line, or `None` if a line about it is recent.
-    pub(super) fn note(&mut self, text: &str, now: Instant) -> Option<String> {
-        if let Some(fault) = self.faults.iter_mut().find(|fault| fault.text == text) {
+    pub fn note(&mut self, text: &str, now: Instant) -> Option<String> {
+        self.note_about(text, text, now)
+    }
+
+    /// Notes a fault with a text that may differ each time: faults of one subject are counted
+    /// together.
+    pub fn note_about(&mut self, subject: &str, text: &str, now: Instant) -> Option<String> {
+        if let Some(fault) = self.faults.iter_mut().find(|fault| fault.subject == subject) {
             fault.times += 1;
             if now.saturating_duration_since(fault.logged_at) < LINE_INTERVAL {
                 return None;
@@ -35,14 +48,26 @@ impl FaultLog {
         if self.faults.len() >= MAX_LOGGED_FAULTS {
             self.faults.pop_front();
         }
-        let text = text.to_owned();
-        self.faults.push_back(LoggedFault { text: text.clone(), times: 1, logged_at: now });
-        Some(text)
+        let subject = subject.to_owned();
+        self.faults.push_back(LoggedFault { subject, times: 1, logged_at: now });
+        Some(text.to_owned())
     }
 
     /// Forgets all faults. The next one is logged at once.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.faults.clear();
+    }
+}
+
+impl SharedFaultLog {
+    /// Starts without faults.
+    pub const fn new() -> Self {
+        Self(Mutex::new(FaultLog { faults: VecDeque::new() }))
+    }
+
+    /// Notes a fault now: see [`FaultLog::note_about`].
+    pub fn note_about(&self, subject: &str, text: &str) -> Option<String> {
+        self.0.lock().note_about(subject, text, clock::now())
     }
 }
 
@@ -54,7 +79,6 @@ const MAX_LOGGED_FAULTS: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
 
     #[test]
     fn a_repeated_fault_is_logged_once_a_minute_with_its_count() {
@@ -79,5 +103,21 @@ mod tests {
             assert!(log.note(&format!("fault {number}"), now).is_some());
         }
         assert_eq!(log.faults.len(), MAX_LOGGED_FAULTS);
+    }
+
+    #[test]
+    fn lines_about_one_subject_are_counted_together_whatever_they_say() {
+        let (mut log, start) = (FaultLog::default(), clock::now());
+        assert_eq!(log.note_about("a", "first", start).as_deref(), Some("first"));
+        for second in 1..60 {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(log.note_about("a", &format!("text {second}"), now), None);
+        }
+        let now = start + LINE_INTERVAL;
+        assert_eq!(log.note_about("b", "other", now).as_deref(), Some("other"));
+        assert_eq!(log.note_about("a", "last", now).as_deref(), Some("still last, 61 times"));
+        let shared = SharedFaultLog::new();
+        assert_eq!(shared.note_about("a", "one").as_deref(), Some("one"));
+        assert_eq!(shared.note_about("a", "two"), None);
     }
 }
