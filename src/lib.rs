@@ -19,6 +19,9 @@ pub mod snapshot;
 pub mod upstream;
 pub mod policy;
 pub mod identity;
+#[cfg(test)]
+#[path = "../tests/support/captured_log.rs"]
+mod captured_log;
 
 // The crates below the gateway, under the names that its modules use.
 pub use trunkline_bench as bench;

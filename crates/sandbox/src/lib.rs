@@ -16,3 +16,6 @@
 
 pub mod code_mode;
 pub mod child;
+#[cfg(test)]
+#[path = "../../../tests/support/captured_log.rs"]
+mod captured_log;

@@ -13,6 +13,7 @@ use crate::policy::scopes::ToolAddress;
 use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::policy::transforms::{complete_arguments, explain_to_client};
 use crate::shares::{Holder, Patience};
+use crate::telemetry::log::SharedFaultLog;
 use crate::text::clip;
 
 use super::Policy;
@@ -177,7 +178,10 @@ fn complete_checked(
         return Ok(Some(CoercedArguments { raw, paths }));
     }
     let (tool, lines) = (&tool.native, violations.lines.join("; "));
-    tracing::warn!(%tool, violations = lines, "completed arguments do not fit the server's schema");
+    let text = format!("completed arguments do not fit the server's schema: {lines}");
+    if let Some(line) = COMPLETION_FAULTS.note_about(tool.as_str(), &text) {
+        tracing::warn!(%tool, "{line}");
+    }
     Err(explain_to_client(transform, violations))
 }
 
@@ -223,15 +227,17 @@ const MAX_CHECKS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const ARGUMENT_CHECK_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Tools whose completed arguments do not fit, in the log.
+static COMPLETION_FAULTS: SharedFaultLog = SharedFaultLog::new();
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use bytes::Bytes;
     use serde_json::json;
 
     use super::*;
     use crate::call::ServerName;
+    use crate::captured_log::CapturedLog;
     use crate::catalog::HeaderRules;
     use crate::policy::LimitRegistry;
     use crate::upstream::tests::{call, config};
@@ -274,20 +280,15 @@ mod tests {
 
     #[tokio::test]
     async fn the_log_of_arguments_names_paths_rules_and_kinds_but_no_values() {
-        let mut log = tempfile::NamedTempFile::new().unwrap();
-        let writer = Arc::new(log.reopen().unwrap());
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
-        // With a second one, a callsite that another thread meets first asks this subscriber, too.
-        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-        tracing::callsite::rebuild_interest_cache();
+        let log = CapturedLog::start();
+        let mut read = 0;
         let secret = "hunter2";
         let large = "hunter2 ".repeat(20_000);
         let mut logged_by = async |arguments: serde_json::Value| {
             let call = call_with(&json!({ "name": "t", "arguments": arguments }).to_string());
             let admitted = coercing().admit(call, target(Box::default())).await.is_ok();
-            let mut lines = String::new();
-            log.read_to_string(&mut lines).unwrap();
+            let lines = log.text().split_off(read);
+            read += lines.len();
             (admitted, lines)
         };
         for (arguments, words) in [

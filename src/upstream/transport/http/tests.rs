@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::call::Event;
+use crate::captured_log::CapturedLog;
 use crate::codec::body::collect;
 use crate::http_client::HttpClient;
 use crate::upstream::SubscriptionHub;
@@ -198,19 +199,9 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
     assert!(futures_util::poll!(relisted).is_pending(), "the list is not asked for");
 }
 
-/// Writes the log of this thread into a file.
-fn log_to_file() -> (tempfile::NamedTempFile, tracing::subscriber::DefaultGuard) {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let writer = Arc::new(log.reopen().unwrap());
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
-    let guard = tracing::subscriber::set_default(subscriber);
-    tracing::callsite::rebuild_interest_cache();
-    (log, guard)
-}
-
 #[tokio::test]
 async fn a_refused_probe_is_reported_with_the_setting_that_avoids_it() {
-    let (log, _guard) = log_to_file();
+    let log = CapturedLog::start();
     let usual = legacy(|_| None);
     let server = Scripted::start(move |asked| match asked.method() {
         "server/discover" => Some(json(403, String::new())),
@@ -218,13 +209,13 @@ async fn a_refused_probe_is_reported_with_the_setting_that_avoids_it() {
     })
     .await;
     server.open_in(EraChoice::Auto, &Arc::new(ChangedLists::default())).await;
-    let logged = std::fs::read_to_string(log.path()).unwrap();
+    let logged = log.text();
     assert!(logged.contains("set `era = \"legacy\"`") && logged.contains("403"), "{logged}");
 }
 
 #[tokio::test]
 async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
-    let (log, _guard) = log_to_file();
+    let log = CapturedLog::start();
     let calls = AtomicUsize::new(0);
     let server = Scripted::start(legacy(move |asked| {
         let is_lost = calls.fetch_add(1, Ordering::Relaxed) < 3;
@@ -236,7 +227,7 @@ async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
     let call = || http.call(&one, &target, Vec::new(), minute());
     let (first, second, third) = tokio::join!(call(), call(), call());
     assert!(first.is_ok() && second.is_ok() && third.is_ok());
-    let logged = std::fs::read_to_string(log.path()).unwrap();
+    let logged = log.text();
     assert_eq!(logged.matches("has lost the session").count(), 1, "{logged}");
 }
 

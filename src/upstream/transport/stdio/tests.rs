@@ -7,6 +7,7 @@ use tokio::net::unix::pipe;
 
 use super::*;
 use crate::call::Failure;
+use crate::captured_log::CapturedLog;
 use crate::catalog::ServerOffers;
 use crate::telemetry::metrics::ServerMetric;
 use crate::upstream::ChangeCapabilities;
@@ -239,21 +240,17 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
 
 #[tokio::test]
 async fn lines_that_a_child_prints_cause_one_warning_and_are_counted() {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let writer = Arc::new(log.reopen().unwrap());
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = CapturedLog::start();
     let metrics = crate::telemetry::metrics::Metrics::new("0").server("s");
     // Over all connections to the server.
     for _ in 0..2 {
         let (stdio, _input, _output) = child(ProtocolVersion::LATEST_LEGACY);
         stdio.wire.inbox.count_in(&metrics);
-        tracing::callsite::rebuild_interest_cache();
         for line in ["listening on port 8080", "[INFO] ready", "{\"half\": "] {
             stdio.wire.take(&Bytes::from_static(line.as_bytes()));
         }
     }
-    let logged = std::fs::read_to_string(log.path()).unwrap();
+    let logged = log.text();
     assert_eq!(metrics.level(ServerMetric::StdoutLines).value(), 4);
     assert_eq!(logged.matches("prints text to standard output").count(), 1, "{logged}");
     assert!(logged.contains("listening on port 8080") && !logged.contains("[INFO] ready"));
