@@ -323,7 +323,8 @@ fn describe_pass(gate: CallGate, limits: &[LimitLevel]) -> String {
         CallGate::Scopes => "the caller has the required scopes",
         CallGate::Breaker => "calls pass",
         CallGate::Arguments => "they fit the schema",
-        CallGate::RequestRates | CallGate::Rates => "no rates are set",
+        CallGate::RequestRates => "no rates of the client or the gateway are set",
+        CallGate::Rates => "no rates of the tool, the server or the profile are set",
         CallGate::Quotas => "no quotas are set",
         _ => "passes",
     };

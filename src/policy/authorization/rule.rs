@@ -325,7 +325,9 @@ impl AccessRule {
 
     fn report_fault(&self, fault: &EvaluationFault) {
         let (rule, effect) = (self.settings.name.as_str(), self.effect().as_str());
-        if self.has_warned.swap(true, Ordering::Relaxed) {
+        // The explanation of a call is not logged, and leaves the warning to a real one.
+        let is_logged = tracing::enabled!(tracing::Level::WARN);
+        if !is_logged || self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(rule, effect, %fault, "the condition of a rule could not be evaluated");
         } else {
             tracing::warn!(

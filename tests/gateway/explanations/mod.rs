@@ -1,6 +1,8 @@
 //! Explanations of calls that are not made: the gate that refuses, its setting, and the cure.
 
 mod agreement;
+#[path = "../../support/captured_log.rs"]
+mod captured_log;
 
 use serde_json::{Map, Value, json};
 use trunkline::config::ConfigSource;
@@ -8,6 +10,8 @@ use trunkline::pipeline::{
     CallExplanation, CallQuery, ExplainedGate, ExplainedVerdict, TokenFacts,
 };
 use trunkline::policy::CallGate;
+
+use captured_log::CapturedLog;
 
 use crate::support::{Gateway, Step, Upstream, client_table, until};
 
@@ -145,6 +149,35 @@ async fn limits_are_explained_with_their_rest_and_are_not_used_up() {
 }
 
 #[tokio::test]
+async fn an_explanation_writes_no_line_of_a_call() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http())
+        .toml("[policy.rules.one]\nwhen = \"arguments.n == 1\"")
+        .start()
+        .await;
+    let log = CapturedLog::start();
+    for _ in 0..3 {
+        let explained = explain_at(&gateway, "anonymous", None, "s__echo", &json!({})).await;
+        assert_eq!(explained.refused_by, Some(CallGate::Rules), "{explained:#?}");
+    }
+    assert_eq!(log.text(), "");
+}
+
+#[tokio::test]
+async fn limits_that_are_not_set_are_told_apart() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let explained = explain_at(&gateway, "anonymous", None, "s__echo", &json!({})).await;
+    let reasons = explained.gates.iter().map(|gate| gate.reason.as_str());
+    let reasons: Vec<_> = reasons.filter(|reason| reason.starts_with("no ")).collect();
+    let expected = [
+        "no rates of the client or the gateway are set",
+        "no rates of the tool, the server or the profile are set",
+    ];
+    assert_eq!(reasons, expected);
+}
+
+#[tokio::test]
 async fn a_cost_that_is_taken_in_two_steps_is_looked_at_as_a_whole() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http() + "tools.count.cost = 3")
@@ -209,6 +242,8 @@ async fn a_caller_that_cannot_enter_is_explained_without_its_calls() {
     let stranger = explained("zoe", None).await;
     assert_eq!((stranger.refused_by, stranger.gates.len()), (Some(CallGate::Client), 1));
     assert_eq!(explained("anonymous", None).await.refused_by, Some(CallGate::Client));
+    let foreign = explained("corp:ann", None).await;
+    assert_eq!((foreign.refused_by, foreign.gates.len()), (Some(CallGate::Client), 1));
     let old = explained("old", None).await;
     assert_eq!(old.refused_by, Some(CallGate::Client));
     assert!(gate(&old, CallGate::Client).cure.as_deref().unwrap().contains("trunkline key"));

@@ -1,6 +1,7 @@
 //! Arguments of other types than a condition expects.
 
 use super::*;
+use crate::captured_log::CapturedLog;
 
 /// The outcome of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,6 +270,22 @@ fn arguments_and_claims_of_different_types_are_no_match() {
         let (found, _) = evaluate(when, &format!(r#"{{"x":{value}}}"#));
         assert_eq!(found, expected, "{when} with {value}");
     }
+}
+
+#[test]
+fn a_fault_without_a_log_leaves_the_warning_to_the_next_one() {
+    let rules = rules("[policy.rules.one]\nwhen = \"arguments.n == 1\"");
+    let decide_once = || {
+        let decision = decide(&rules, &caller("ci", &[], &[]), (Kind::Tools, "s", "s__t"));
+        assert_eq!(decision, BY_DEFAULT);
+    };
+    let silent = tracing::subscriber::NoSubscriber::default();
+    tracing::subscriber::with_default(silent, decide_once);
+    let log = CapturedLog::start();
+    decide_once();
+    decide_once();
+    let text = log.text();
+    assert_eq!(text.matches("the condition of a rule could not be evaluated").count(), 1, "{text}");
 }
 
 #[test]
