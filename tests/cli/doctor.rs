@@ -1,9 +1,10 @@
 //! `trunkline doctor`: findings about the machine, files and addresses, each with its cure.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -114,6 +115,108 @@ fn servers_are_asked_without_effect_and_their_silence_and_refusal_are_findings()
     assert!(!ran.said().contains("hunter2"));
     let heads = answering.join().unwrap();
     assert!(heads.iter().all(|head| head.starts_with("HEAD /mcp HTTP/1.1\r\n")), "{heads:?}");
+}
+
+/// A server of plain HTTP that answers by path; returns its address.
+fn page_server(answer: impl Fn(SocketAddr, &str) -> String + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap();
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let _ = stream.write_all(answer(address, path).as_bytes());
+        }
+    });
+    address
+}
+
+fn page(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\n{headers}content-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+#[test]
+fn documents_and_addresses_of_apis_are_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = page_server(|_, path| match path {
+        "/locked.json" => page("401 Unauthorized", "", ""),
+        _ => page("200 OK", "", ""),
+    });
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap();
+    drop(closed);
+    let text = format!(
+        "{FREE}[servers.fine]\nopenapi = \"http://{there}/openapi.json\"\n\
+         [servers.locked]\nopenapi = \"http://{there}/locked.json\"\n\
+         [servers.gone]\nopenapi = \"http://{gone}/openapi.json\"\n\
+         [servers.split]\nopenapi = \"http://{there}/openapi.json\"\n\
+         base_url = \"http://{gone}/v1\"\n"
+    );
+    let ran = doctor(folder.path(), &text, &["--json"]).exits_with(FAILURE);
+    has_finding(&ran, "servers", "servers.locked.openapi", "401");
+    has_finding(&ran, "servers", "servers.gone.openapi", "");
+    has_finding(&ran, "servers", "servers.split.base_url", "");
+    let fine = checks(&ran, "servers");
+    let fine: Vec<_> = fine.iter().filter(|check| check["verdict"] == "fine").collect();
+    assert_eq!(fine.len(), 2, "fine, and the document of split: {fine:?}");
+}
+
+#[test]
+fn providers_of_servers_are_asked_for_their_metadata_and_for_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&asked);
+    let provider = page_server(move |own, path| {
+        seen.lock().unwrap().push(path.to_owned());
+        let challenge = |place: &str| {
+            format!("www-authenticate: Bearer resource_metadata=\"http://{own}{place}\"\r\n")
+        };
+        let metadata = |resource: &str, issuer: &str| {
+            format!(
+                "{{\"resource\":\"http://{own}{resource}\",\"authorization_servers\":[\"http://{own}{issuer}\"]}}"
+            )
+        };
+        match path {
+            "/good/mcp" => page("401 Unauthorized", &challenge("/good.json"), ""),
+            "/bad/mcp" => page("401 Unauthorized", &challenge("/bad.json"), ""),
+            "/good.json" => page("200 OK", "", &metadata("/good/mcp", "")),
+            "/bad.json" => page("200 OK", "", &metadata("/bad/mcp", "/other")),
+            "/.well-known/oauth-authorization-server" => {
+                let all = format!(
+                    "{{\"issuer\":\"http://{own}\",\"authorization_endpoint\":\"http://{own}/authorize\",\
+                     \"token_endpoint\":\"http://{own}/token\",\
+                     \"registration_endpoint\":\"http://{own}/register\",\
+                     \"code_challenge_methods_supported\":[\"S256\"]}}"
+                );
+                page("200 OK", "", &all)
+            }
+            _ => page("404 Not Found", "", ""),
+        }
+    });
+    let text = format!(
+        "{FREE}[servers.good]\nurl = \"http://{provider}/good/mcp\"\noauth = {{}}\n\
+         [servers.bad]\nurl = \"http://{provider}/bad/mcp\"\noauth = {{}}\n"
+    );
+    let ran = doctor(folder.path(), &text, &["--json"]).exits_with(FAILURE);
+    has_finding(&ran, "providers", "servers.bad.oauth", "has no metadata");
+    let providers = checks(&ran, "providers");
+    let good = providers.iter().find(|check| check["verdict"] == "fine");
+    let good = good.unwrap_or_else(|| panic!("{providers:?}"));
+    assert_eq!(good["text"], format!("servers.good.oauth: http://{provider}"));
+    // A server that asks for a login is no finding.
+    assert!(checks(&ran, "servers").iter().all(|check| check["verdict"] == "fine"));
+    let asked = asked.lock().unwrap();
+    let has_effect = |path: &String| ["/authorize", "/token", "/register"].contains(&path.as_str());
+    assert!(!asked.iter().any(has_effect), "{asked:?}");
+    let offline = doctor(folder.path(), &text, &["--json", "--offline"]);
+    assert!(checks(&offline, "providers").is_empty());
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! `trunkline doctor`: checks the surroundings of a gateway, each finding with its cure.
 //!
 //! It works without a running gateway and starts no server. `check` judges the configuration alone;
-//! this also looks at the machine, and sends one request to each server and issuer of the
-//! configuration.
+//! this also looks at the machine, and sends requests without effect to the servers, their OAuth
+//! providers and the issuers of the configuration.
 
 mod files;
 mod machine;
 mod network;
+mod providers;
 mod report;
+mod server_addresses;
 
 use std::process::ExitCode;
 
@@ -19,8 +21,8 @@ use report::{CheckArea, DoctorReport};
 
 /// Check the surroundings of the gateway: programs, ports, certificates, providers and others
 ///
-/// Each finding has its cure. Sends one request to each server with a URL and to each issuer of the
-/// configuration, and to no other address. Starts no server.
+/// Each finding has its cure. Sends one request to each URL of a server, reads the metadata of OAuth
+/// providers and the keys of issuers, and asks no other address. Starts no server.
 ///
 /// Exit codes: 0 if all is fine, 1 for findings, 2 for an invalid command line.
 #[derive(Debug, Args)]

@@ -1,7 +1,6 @@
 //! Ports, servers and the providers of tokens.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,9 +13,11 @@ use tokio::time::timeout;
 
 use super::NetworkUse;
 use super::machine::CLOCK_CURE;
+use super::providers::{ServerAnswers, check_server_providers};
 use super::report::{CheckArea, DoctorReport};
+use super::server_addresses::{RefusalMeaning, ServerAddress, addresses_of};
 use crate::admin::wall_time;
-use crate::config::{Config, HttpConfig, ServerConfig, ServerKind, quote_segment};
+use crate::config::{Config, HttpConfig, quote_segment};
 use crate::http_client::HttpClient;
 use crate::identity::Identity;
 use crate::listener::{ListenError, Listener};
@@ -35,7 +36,8 @@ pub(super) fn check(config: &Config, network: NetworkUse, report: &mut DoctorRep
             check_port("admin.listen", admin, report).await;
         }
         if network == NetworkUse::Allowed {
-            check_servers(config, report).await;
+            let answers = check_servers(config, report).await;
+            check_server_providers(config, &answers, report).await;
             check_issuers(config, report).await;
         } else {
             report.skip(CheckArea::Servers, "no requests are sent (--offline)");
@@ -58,52 +60,54 @@ async fn check_port(setting: &str, address: SocketAddr, report: &mut DoctorRepor
     }
 }
 
-/// Sends a request without effect to each server with a URL, some at a time.
-async fn check_servers(config: &Config, report: &mut DoctorReport) {
-    let targets = config.servers.iter().filter_map(|server| Some((server, http_config(server)?)));
-    let answers = targets.map(|(server, http)| async move {
-        let asked = timeout(REQUEST_TIME, ask(&http)).await;
-        (server, http.oauth.is_some(), asked.unwrap_or_else(|_| Err(no_answer())))
+/// Sends a request without effect to each address of a server, some at a time. Returns the headers
+/// of the answers, by server.
+async fn check_servers(config: &Config, report: &mut DoctorReport) -> ServerAnswers {
+    let addresses = config.servers.iter().flat_map(addresses_of);
+    let answers = addresses.map(|address| async move {
+        let asked = timeout(REQUEST_TIME, ask(&address.http)).await;
+        (address, asked.unwrap_or_else(|_| Err(no_answer())))
     });
     let mut answers = stream::iter(answers).buffered(REQUESTS_AT_ONCE);
-    let mut skew = None;
-    while let Some((server, has_oauth, answer)) = answers.next().await {
-        report_server(server, has_oauth.into(), answer.as_ref(), report);
-        skew = skew.or(answer.ok().and_then(|(_, skew)| skew));
+    let (mut skew, mut headers) = (None, ServerAnswers::new());
+    while let Some((address, answer)) = answers.next().await {
+        report_server(&address, answer.as_ref(), report);
+        let Ok(answer) = answer else { continue };
+        skew = skew.or(answer.skew);
+        headers.entry(address.server.name.clone()).or_insert(answer.headers);
     }
     if let Some(seconds) = skew.filter(|seconds| *seconds > MAX_SKEW_SECONDS) {
         let text = format!("the clocks of this machine and of a server differ by {seconds} s");
         report.find(CheckArea::Clock, text, CLOCK_CURE);
     }
+    headers
 }
 
-/// The source of credentials for a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerLogin {
-    Oauth,
-    Settings,
-}
-
-impl From<bool> for ServerLogin {
-    fn from(has_oauth: bool) -> Self {
-        if has_oauth { Self::Oauth } else { Self::Settings }
-    }
+/// The answer of a server.
+struct ServerAnswer {
+    status: StatusCode,
+    headers: HeaderMap,
+    /// Difference of the clocks, in seconds.
+    skew: Option<i64>,
 }
 
 fn report_server(
-    server: &ServerConfig,
-    login: ServerLogin,
-    answer: Result<&(StatusCode, Option<i64>), &String>,
+    address: &ServerAddress,
+    answer: Result<&ServerAnswer, &String>,
     report: &mut DoctorReport,
 ) {
-    let area = CheckArea::Servers;
-    let setting = format!("servers.{}.url", quote_segment(server.name.as_str()));
+    let (area, server) = (CheckArea::Servers, &address.server);
+    let setting = format!("servers.{}.{}", quote_segment(server.name.as_str()), address.key);
     match answer {
-        Ok((status, _)) if is_refusal(*status) && login == ServerLogin::Settings => {
+        Ok(ServerAnswer { status, .. })
+            if is_refusal(*status) && address.refusal == RefusalMeaning::WrongSettings =>
+        {
             let text = format!("the server answers {status}");
             report.find_at(area, &setting, text, "correct `headers`, or add `oauth`");
         }
-        Ok((status, _)) => report.pass(area, format!("{}: it answers ({status})", server.name)),
+        Ok(ServerAnswer { status, .. }) => {
+            report.pass(area, format!("{}: it answers ({status})", server.name));
+        }
         Err(fault) => {
             let fault = escape_controls(&server.secrets.hide_in(fault));
             let cure = "start the server, or correct the URL, the CA or the proxy";
@@ -116,21 +120,14 @@ fn is_refusal(status: StatusCode) -> bool {
     status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
 }
 
-/// Returns the settings for requests to a server with a URL.
-fn http_config(server: &Arc<ServerConfig>) -> Option<HttpConfig> {
-    match &server.target {
-        ServerKind::Http(http) => Some((**http).clone()),
-        ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
-    }
-}
-
-/// Sends `HEAD`, which has no effect. Returns the status, and the difference of the clocks.
-async fn ask(http: &HttpConfig) -> Result<(StatusCode, Option<i64>), String> {
+/// Sends `HEAD`, which has no effect.
+async fn ask(http: &HttpConfig) -> Result<ServerAnswer, String> {
     let client = HttpClient::plain(http, REQUEST_TIME).map_err(|error| error_chain(&error))?;
     let answered = client.send(&Method::HEAD, &HeaderMap::new(), Bytes::new()).await;
     let response = answered.map_err(|error| clip(&error_chain(&error), MAX_FAULT).to_owned())?;
     let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
-    Ok((response.status(), date.and_then(|date| clock_skew(date, wall_time()))))
+    let skew = date.and_then(|date| clock_skew(date, wall_time()));
+    Ok(ServerAnswer { status: response.status(), skew, headers: response.headers().clone() })
 }
 
 /// Returns the difference between a `Date` header and this clock, in seconds.
@@ -159,18 +156,18 @@ fn find_issuer(name: &str, fault: String, report: &mut DoctorReport) {
     report.find_at(CheckArea::Providers, &setting, fault, cure);
 }
 
-fn no_answer() -> String {
+pub(super) fn no_answer() -> String {
     format!("no answer within {} s", REQUEST_TIME.as_secs())
 }
 
 /// Time limit of a request.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Limit of the requests at once.
 const REQUESTS_AT_ONCE: usize = 8;
 /// Clocks that differ by more make tokens and certificates fail.
 const MAX_SKEW_SECONDS: i64 = 60;
 /// Limit of the bytes of a fault.
-const MAX_FAULT: usize = 500;
+pub(super) const MAX_FAULT: usize = 500;
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,15 @@ use crate::proofs::dpop::{DpopFault, DpopKey, choose_use};
 use crate::proofs::pkce::draw_text;
 
 impl ServerAuthorizer {
+    /// Finds the server's authorization server, and returns its issuer. Only reads metadata: nothing
+    /// is registered, and no token is requested.
+    ///
+    /// # Errors
+    /// [`LoginFault`].
+    pub async fn find_provider(&self, challenge: &BearerChallenge) -> Result<String, LoginFault> {
+        Ok(self.discover(challenge).await?.metadata.issuer)
+    }
+
     /// Finds the server's authorization server.
     pub(crate) async fn discover(
         &self,
