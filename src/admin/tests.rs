@@ -124,6 +124,39 @@ fn status(servers: Vec<ServerStatus>) -> Status {
     }
 }
 
+#[test]
+fn probes_and_metrics_of_this_machine_need_no_credential_and_nothing_else_does() {
+    let listener = |local: &str| {
+        let peer = crate::call::PeerAddress {
+            addr: "192.0.2.1:1".parse().unwrap(),
+            local: local.parse().unwrap(),
+            tls: false,
+            stdio: false,
+        };
+        AdminEntrance::Listener(peer)
+    };
+    for (local, is_near) in [
+        ("127.0.0.1:8081", true),
+        ("127.9.9.9:8081", true),
+        ("[::1]:8081", true),
+        ("[::ffff:127.0.0.1]:8081", true),
+        ("10.1.2.3:8081", false),
+        ("[2001:db8::1]:8081", false),
+        ("[::ffff:10.1.2.3]:8081", false),
+    ] {
+        let entrance = listener(local);
+        assert_eq!(entrance.is_loopback(), is_near, "{local}");
+        for path in AdminPage::PATHS.into_iter().chain(["/metrics/", "/other"]) {
+            let is_open = match path {
+                "/healthz" | "/readyz" => true,
+                "/metrics" => is_near,
+                _ => false,
+            };
+            assert_eq!(is_open_page(entrance, path), is_open, "{local} {path}");
+        }
+    }
+}
+
 /// Sends a request. Returns the status, headers and body of the answer.
 fn ask(method: &str, path: &str, status: Status) -> (http::response::Parts, String) {
     let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
@@ -151,6 +184,7 @@ fn each_path_answers_in_its_own_media_type_and_is_never_stored() {
         assert_eq!(get.status, code, "{path}");
         assert_eq!(get.headers[CONTENT_TYPE], media_type, "{path}");
         assert_eq!(get.headers[CACHE_CONTROL], "no-store", "{path}");
+        assert_eq!(get.headers[X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
         assert!(!get.headers.contains_key(http::header::ETAG), "{path}");
         assert_eq!(get.headers[CONTENT_LENGTH], body.len().to_string(), "{path}");
     }

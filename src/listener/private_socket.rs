@@ -26,6 +26,7 @@ use tokio::time::sleep;
 use crate::call::PeerAddress;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError};
 use crate::shares::SharedAmount;
+use crate::telemetry::log::SharedFaultLog;
 
 use super::connection;
 use super::edge::Edge;
@@ -76,6 +77,8 @@ pub enum PrivateSocketError {
 pub struct PrivateSocket {
     listener: UnixListener,
     file: SocketFile,
+    /// Its faults in the log.
+    faults: SharedFaultLog,
 }
 
 /// The file of a socket, removed on drop unless another process has replaced it.
@@ -116,7 +119,7 @@ impl PrivateSocket {
         let made = fs::symlink_metadata(path)?;
         drop(lock);
         let file = SocketFile { path: path.to_owned(), device: made.dev(), inode: made.ino() };
-        Ok(Self { listener, file })
+        Ok(Self { listener, file, faults: SharedFaultLog::new() })
     }
 
     /// Returns the path.
@@ -183,13 +186,17 @@ impl PrivateSocket {
                     if let Some(user) = permitted_user(&stream) {
                         return (stream, user, place);
                     }
-                    tracing::warn!(
-                        "refused a connection to the private socket: it is not of this user, or of a \
-                         child process of the gateway"
-                    );
+                    if let Some(line) =
+                        self.faults.note_about(REFUSED_CONNECTION, REFUSED_CONNECTION)
+                    {
+                        tracing::warn!("{line}");
+                    }
                 }
                 Err(fault) => {
-                    tracing::warn!(%fault, "cannot accept private connections");
+                    let text = format!("cannot accept private connections: {fault}");
+                    if let Some(line) = self.faults.note_about(&text, &text) {
+                        tracing::warn!("{line}");
+                    }
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -285,6 +292,9 @@ const LOCK_FILE: &str = ".lock";
 const MAX_PRIVATE_CONNECTIONS: usize = 32;
 /// Ancestors of a process that are looked at.
 const MAX_ANCESTORS: usize = 256;
+/// The line about connections of other users and of children.
+const REFUSED_CONNECTION: &str = "refused a connection to the private socket: it is not of this user, \
+    or of a child process of the gateway";
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -312,6 +322,7 @@ mod tests {
         let live = PrivateSocket::bind(&path).unwrap();
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
+        assert!(folder.path().join(LOCK_FILE).exists(), "two at once exclude each other");
         assert!(matches!(PrivateSocket::bind(&path), Err(PrivateSocketError::InUse)));
         drop(live);
         assert!(!path.exists(), "removed");
@@ -345,6 +356,10 @@ mod tests {
         assert!(matches!(bound, Err(PrivateSocketError::LinkedFolder { .. })), "{bound:?}");
         let long = own.join("x".repeat(MAX_SOCKET_PATH_BYTES));
         assert!(matches!(PrivateSocket::bind(&long), Err(PrivateSocketError::TooLong { .. })));
+        for nowhere in ["a.sock", "/", ".."] {
+            let bound = PrivateSocket::bind(Path::new(nowhere));
+            assert!(matches!(bound, Err(PrivateSocketError::NoFile)), "{nowhere}: {bound:?}");
+        }
         let made = own.join("new/a.sock");
         let bound = PrivateSocket::bind(&made).unwrap();
         assert_eq!(fs::metadata(own.join("new")).unwrap().mode() & 0o777, 0o700);

@@ -117,7 +117,7 @@ fn servers_are_asked_without_effect_and_their_silence_and_refusal_are_findings()
     assert!(heads.iter().all(|head| head.starts_with("HEAD /mcp HTTP/1.1\r\n")), "{heads:?}");
 }
 
-/// A server of plain HTTP that answers by path; returns its address.
+/// A server of plain HTTP that answers the head of a request; returns its address.
 fn page_server(answer: impl Fn(SocketAddr, &str) -> String + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -127,11 +127,14 @@ fn page_server(answer: impl Fn(SocketAddr, &str) -> String + Send + 'static) -> 
             let mut head = [0; 4096];
             let read = stream.read(&mut head).unwrap();
             let head = String::from_utf8_lossy(&head[..read]).into_owned();
-            let path = head.split(' ').nth(1).unwrap_or_default();
-            let _ = stream.write_all(answer(address, path).as_bytes());
+            let _ = stream.write_all(answer(address, &head).as_bytes());
         }
     });
     address
+}
+
+fn path_of(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
 }
 
 fn page(status: &str, headers: &str, body: &str) -> String {
@@ -145,9 +148,14 @@ fn page(status: &str, headers: &str, body: &str) -> String {
 #[test]
 fn documents_and_addresses_of_apis_are_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let there = page_server(|_, path| match path {
-        "/locked.json" => page("401 Unauthorized", "", ""),
-        _ => page("200 OK", "", ""),
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&heads);
+    let there = page_server(move |_, head| {
+        seen.lock().unwrap().push(head.to_owned());
+        match path_of(head) {
+            "/locked.json" => page("401 Unauthorized", "", ""),
+            _ => page("200 OK", "", ""),
+        }
     });
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = closed.local_addr().unwrap();
@@ -157,7 +165,7 @@ fn documents_and_addresses_of_apis_are_asked() {
          [servers.locked]\nopenapi = \"http://{there}/locked.json\"\n\
          [servers.gone]\nopenapi = \"http://{gone}/openapi.json\"\n\
          [servers.split]\nopenapi = \"http://{there}/openapi.json\"\n\
-         base_url = \"http://{gone}/v1\"\n"
+         base_url = \"http://{gone}/v1\"\nheaders = {{ X-Secret = \"hunter2\" }}\n"
     );
     let ran = doctor(folder.path(), &text, &["--json"]).exits_with(FAILURE);
     has_finding(&ran, "servers", "servers.locked.openapi", "401");
@@ -166,6 +174,9 @@ fn documents_and_addresses_of_apis_are_asked() {
     let fine = checks(&ran, "servers");
     let fine: Vec<_> = fine.iter().filter(|check| check["verdict"] == "fine").collect();
     assert_eq!(fine.len(), 2, "fine, and the document of split: {fine:?}");
+    let heads = heads.lock().unwrap();
+    assert!(heads.iter().all(|head| head.starts_with("HEAD ")), "{heads:?}");
+    assert!(!heads.iter().any(|head| head.contains("hunter2")), "it is for the API: {heads:?}");
 }
 
 #[test]
@@ -173,7 +184,8 @@ fn providers_of_servers_are_asked_for_their_metadata_and_for_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&asked);
-    let provider = page_server(move |own, path| {
+    let provider = page_server(move |own, head| {
+        let path = path_of(head);
         seen.lock().unwrap().push(path.to_owned());
         let challenge = |place: &str| {
             format!("www-authenticate: Bearer resource_metadata=\"http://{own}{place}\"\r\n")

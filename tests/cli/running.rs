@@ -1,5 +1,7 @@
 //! Commands that ask the running gateway.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -100,6 +102,35 @@ fn a_child_process_of_the_gateway_cannot_operate_it() {
     eventually("the child has asked", || code.exists());
     let said = std::fs::read_to_string(folder.path().join("out")).unwrap();
     assert_eq!(std::fs::read_to_string(&code).unwrap().trim(), "3", "{said}");
+}
+
+/// Only root can run a process as another user.
+#[test]
+fn a_socket_of_another_user_in_a_shared_folder_is_not_asked() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::create_dir(&shared).unwrap();
+    open(folder.path(), 0o755);
+    open(&shared, 0o1777);
+    let config = file(folder.path(), "[admin]\nsocket = \"shared/a.sock\"\n");
+    // It records all bytes that it receives.
+    let script = "import os, socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\n\
+                  s.listen(1)\nopen(sys.argv[1] + '.up', 'w')\nc, _ = s.accept()\nsys.stdout.write(c.recv(1 << 16).decode())";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(shared.join("a.sock")).uid(65534).gid(65534);
+    let child = python.stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the socket exists", || shared.join("a.sock.up").exists());
+    let asked = trunkline(&["status", "-c", &config]);
+    assert_ne!(asked.0.status.code(), Some(DONE));
+    asked.complains_of(&["belongs to a process of the user 65534"]);
+    let received = child.wait_with_output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&received), "", "nothing is sent to it");
 }
 
 #[test]

@@ -96,6 +96,21 @@ async fn a_plan_has_the_consequences_for_servers_clients_protections_and_recorde
 }
 
 #[tokio::test]
+async fn a_client_loses_the_tools_of_a_profile_that_it_may_not_use_and_gains_none_of_a_new_one() {
+    let upstream = Upstream::modern().await;
+    let own = "[profiles.p]\ntools = [\"s__echo\"]\n";
+    let gateway = builder(&upstream, "", own).start().await;
+    let after = Gateway::with("s", upstream.http())
+        .toml(&client_table("ann", "a", "profiles = [\"p\"]"))
+        .toml("[audit]\nfile = \"audit.jsonl\"")
+        .toml(&format!("{own}[profiles.q]\n"));
+    let consequences = plan(&gateway, &after).await.consequences;
+    let [default] = &consequences.clients[..] else { panic!("{consequences:?}") };
+    assert_eq!((default.client.as_str(), default.profile.as_str()), ("ann", "default"));
+    assert_eq!((default.gained.len(), default.lost.len()), (0, 4), "{default:?}");
+}
+
+#[tokio::test]
 async fn a_reload_with_the_digest_of_a_plan_applies_this_plan_and_nothing_else() {
     let upstream = Upstream::modern().await;
     let gateway = builder(&upstream, "", "").start().await;

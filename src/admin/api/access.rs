@@ -133,7 +133,11 @@ pub(crate) async fn identify_operator(
                 return Ok(OperatorIdentity { address: Some(address), ..operator });
             }
             Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
-                return Err(refuse(&failure));
+                let mut problem = refuse(&failure);
+                if resource.is_none() && !snapshot.identity.issuers().is_empty() {
+                    problem.detail.push_str(TOKENS_NEED_URL);
+                }
+                return Err(problem);
             }
             Err(Unidentified::Pending(_)) if has_waited => {
                 return Err(refuse(&Failure::IssuerUnavailable));
@@ -258,6 +262,9 @@ pub(super) fn refuse_foreign_page(headers: &HeaderMap) -> Result<(), ApiProblem>
     Err(ApiProblem::new(ProblemCode::ForeignPage, detail))
 }
 
+/// Added to a refusal where no token can be accepted.
+const TOKENS_NEED_URL: &str =
+    "; tokens are accepted once `gateway.public_url` names their resource";
 /// Relation of a page to the requested host (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

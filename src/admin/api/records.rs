@@ -70,3 +70,31 @@ pub(super) fn audit_change(
 
 /// Limit of the bytes of a path in a record.
 const MAX_RECORDED_PATH_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::api::access::Actor;
+    use crate::admin::api::problem::ApiProblem;
+    use crate::captured_log::CapturedLog;
+    use crate::listener::LocalUser;
+    use crate::telemetry::metrics::AuditCounts;
+
+    #[test]
+    fn the_line_of_a_change_names_its_operator_and_is_bounded() {
+        let log = CapturedLog::start();
+        let actor = Actor::Local(LocalUser { uid: 7 });
+        let operator = OperatorIdentity { actor, role: None, address: None };
+        let path = format!("/servers/a\u{1b}[2J\n/{}end", "x".repeat(5_000));
+        let change = OperatorChange { method: "POST", path: &path };
+        let refused = Err(ApiProblem::new(ProblemCode::UnknownServer, "none"));
+        record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, &refused);
+        let text = log.text();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        for words in ["changed by an operator", "uid 7", "POST", "unknown_server", "/servers/a"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains('\u{1b}') && !text.contains("end"), "{text}");
+        assert!(text.len() < 1_000, "{}", text.len());
+    }
+}

@@ -94,6 +94,35 @@ fn recorded_calls_that_would_be_decided_differently_are_counted_by_caller_and_ru
 }
 
 #[test]
+fn each_setting_that_takes_a_call_away_is_named() {
+    let record = |principal| record(principal, "p", "read", "");
+    let base = format!("{URL}{KEYS}[profiles.p]\n");
+    let without = |text: &str| base.replace(text, "");
+    let scoped = base.replace("command", "scopes = [\"files\"]\ncommand");
+    let issuer = "[issuers.corp]\nissuer = \"https://login.example.com\"\n\
+                  jwks_file = \"/jwks.json\"\n";
+    let elsewhere = "[clients.bob]\nprofiles = [\"default\"]\n";
+    for (after, principal, rule) in [
+        (without("[profiles.p]\n"), "ann", "profiles"),
+        (without("[servers.s]\ncommand = \"x\"\n"), "ann", "servers.s"),
+        (base.clone() + "tools = [\"s__write\"]\n", "ann", "profiles.p"),
+        (base.replace("[clients.bob]\n", elsewhere), "bob", "clients"),
+        (scoped.clone(), "ann", "scopes"),
+        (without(issuer), "corp:carl", "clients"),
+    ] {
+        let report = replay(&base, &after, &[record(principal)]);
+        let rules: Vec<_> = report.changed.iter().map(|change| change.rule.as_str()).collect();
+        assert_eq!(rules, [rule], "{after}");
+    }
+    // The scopes of a user are not recorded.
+    assert_eq!(replay(&base, &scoped, &[record("corp:carl")]).without_token, 1);
+    // An anonymous caller exists as long as nobody needs a credential.
+    let open = "[servers.s]\ncommand = \"x\"\n[profiles.p]\n";
+    let report = replay(open, &base, &[record("anonymous")]);
+    assert_eq!(report.changed[0].rule, "clients", "{report:?}");
+}
+
+#[test]
 fn records_of_other_events_and_clients_that_are_gone_are_told_apart() {
     let keys = KEYS.replace("[clients.bob]", "[clients.rob]");
     let list = record("bob", "default", "read", "").replace("\"call\"", "\"list\"");

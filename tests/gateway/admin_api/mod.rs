@@ -1,8 +1,12 @@
 //! The admin API: the private socket, roles over TCP, problems, and the OpenAPI document.
 
+mod bodies;
 mod calls;
 mod operator_calls;
+mod certificates;
+mod limits;
 mod resources;
+mod tokens;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -22,6 +26,7 @@ async fn send(client: &Client, method: &str, path: &str) -> Said {
 fn code(said: &Said, status: u16) -> String {
     assert_eq!(said.status, status, "{said:?}");
     assert_eq!(said.header("content-type"), Some("application/problem+json"), "{said:?}");
+    assert_eq!(said.header("cache-control"), Some("no-store"), "{said:?}");
     let problem: Value = serde_json::from_str(&said.body).unwrap();
     assert_eq!(problem["status"], status, "{problem}");
     let code = problem["code"].as_str().unwrap();

@@ -287,6 +287,20 @@ async fn the_rights_of_a_user_are_not_known_without_the_facts_of_its_token() {
     assert_eq!(allowed.refused_by, None, "{allowed:#?}");
 }
 
+#[tokio::test]
+async fn the_scopes_of_a_user_are_not_known_without_the_facts_of_its_token() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http() + "scopes = [\"files\"]")
+        .gateway("public_url = \"http://127.0.0.1:8080\"")
+        .toml("[issuers.corp]\nissuer = \"https://login.example.com\"\njwks_file = \"jwks.json\"")
+        .in_folder(folder_with_keys())
+        .start()
+        .await;
+    let unknown = explain_at(&gateway, "corp:ann", None, "s__echo", &json!({})).await;
+    assert_eq!(gate(&unknown, CallGate::Scopes).verdict, ExplainedVerdict::NotKnown);
+    assert_eq!(unknown.refused_by, None, "{unknown:#?}");
+}
+
 fn folder_with_keys() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("jwks.json"), "{\"keys\":[]}").unwrap();

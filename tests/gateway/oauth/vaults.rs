@@ -354,13 +354,8 @@ fn login_command(folder: &std::path::Path) -> Command {
     command
 }
 
-#[tokio::test]
-async fn a_login_at_a_terminal_is_used_by_the_gateway_that_runs() {
-    let server = protected().await;
-    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    link_in(&call(&gateway.modern()).await);
-    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
-    server.takes("token-1", &["list", "call"]);
+/// Logs in at a terminal, beside the gateway.
+async fn log_in_at_terminal(gateway: &Gateway, server: &OauthServer) {
     let mut child = login_command(gateway.folder()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let link = loop {
@@ -380,6 +375,45 @@ async fn a_login_at_a_terminal_is_used_by_the_gateway_that_runs() {
     assert_eq!(page.status(), 200);
     let ended = within(child.wait_with_output()).await.unwrap();
     assert!(ended.status.success(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_login_at_a_terminal_is_used_by_the_gateway_that_runs() {
+    let server = protected().await;
+    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
+    link_in(&call(&gateway.modern()).await);
+    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
+    server.takes("token-1", &["list", "call"]);
+    log_in_at_terminal(&gateway, &server).await;
+    gateway.ready("s").await;
+    assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn another_login_ends_the_wait_of_a_server_that_forbids_the_account() {
+    let server = protected().await;
+    let metadata = server.api.url("/prm");
+    server.upstream.guards(move |received| match received.header("authorization") {
+        Some("Bearer token-of-admin") => None,
+        // Without a challenge: no other scope would help.
+        Some("Bearer token-of-guest") => Some((403, Vec::new(), String::new())),
+        _ => {
+            let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+            let headers = vec![("WWW-Authenticate".to_owned(), challenge)];
+            Some((401, headers, String::new()))
+        }
+    });
+    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
+    server.gives("token-of-guest", json!({}));
+    log_in(&gateway, &server, &gateway.modern()).await;
+    gateway.in_state("s", "failed").await;
+    let failed = gateway.status().await;
+    let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let wait = time(&failed["servers"][0]["next_retry_at"]).duration_since(time(&failed["now"]));
+    assert!(wait.as_secs() > 60, "{failed:#}");
+    server.gives("token-of-admin", json!({}));
+    log_in_at_terminal(&gateway, &server).await;
+    // Far earlier than the next attempt.
     gateway.ready("s").await;
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
 }
