@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
-    AuditStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState, ServerStatus, SinkStatus,
-    Status,
+    AuditStatus, DisabledStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState,
+    ServerStatus, SinkStatus, Status,
 };
 use crate::config::AdminRole;
 use crate::telemetry::metrics::ReloadOutcome;
@@ -118,10 +118,26 @@ fn server_finding(server: &ServerStatus, now: Timestamp) -> Option<Finding> {
         | ServerState::Connecting
         | ServerState::Ready
         | ServerState::Stopping => return None,
+        ServerState::Disabled => {
+            return server.disabled.as_ref().map(|it| disabled_finding(server, it));
+        }
     };
     let subject = format!("servers.{}", server.name);
     let text = if server.state == ServerState::Login { "it requires a login" } else { error };
     Some(Finding::error(&subject, text, &cure))
+}
+
+/// Describes a server that an operator has disabled.
+fn disabled_finding(server: &ServerStatus, disabled: &DisabledStatus) -> Finding {
+    let DisabledStatus { by, at, survives_restart } = disabled;
+    let until = if *survives_restart {
+        ""
+    } else {
+        ", until the gateway restarts: gateway.state_dir is not set"
+    };
+    let text = format!("it is disabled by {by} since {at:.0}{until}");
+    let cure = format!("trunkline enable {}", server.name);
+    Finding::warning(&format!("servers.{}", server.name), &text, &cure)
 }
 
 /// Describes the protections of a server that hold something back.

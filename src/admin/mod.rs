@@ -67,8 +67,8 @@ pub use report::{LoadedFile, StatusReport};
 pub use socket_paths::{socket_candidates, socket_path, stable_path};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
-    DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, ExpiryStatus,
-    GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError,
+    DefinitionFinding, DefinitionStatus, DependenceFinding, DisabledStatus, EmbeddingsStatus,
+    ExpiryStatus, GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError,
     ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
     ServerStatus, ServerTransport, SinkStatus, Status,
 };
@@ -127,11 +127,10 @@ where
     if let Some(role) = operator.role {
         request.extensions_mut().insert(role);
     }
-    let response = respond(&request, &*report).await;
     if is_refresh {
-        api::audit_page(&report, &operator, &request, response.status());
+        return api::answer_changing_page(report, operator, request).await;
     }
-    response
+    respond(&request, &*report).await
 }
 
 /// Returns true for a page that needs no credential: probes, which have none, and metrics on this

@@ -45,7 +45,9 @@ impl Readiness {
         if let Some(reason) = stopping {
             return Self { ready: false, reasons: vec![reason.to_owned()] };
         }
-        let servers = || status.servers.iter().filter(|s| s.state != ServerState::Stopping);
+        // A disabled server is as good as removed: an operator wants it so.
+        let is_used = |state| !matches!(state, ServerState::Stopping | ServerState::Disabled);
+        let servers = || status.servers.iter().filter(|server| is_used(server.state));
         let pending = in_grace(status) && servers().any(awaits_verdict);
         let all_down = servers().next().is_some() && !servers().any(can_take_calls);
         let mut reasons: Vec<_> = servers().filter(|s| !can_take_calls(s)).map(reason).collect();
@@ -95,7 +97,7 @@ fn can_take_calls(server: &ServerStatus) -> bool {
         }
         // Clients use their own accounts, and log in as needed.
         ServerState::Backoff | ServerState::Login | ServerState::Failed => server.own_accounts_only,
-        ServerState::Stopping => false,
+        ServerState::Stopping | ServerState::Disabled => false,
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{StatusReport, StatusSource, json as answer_json};
 use crate::call::{Client, Principal, ServerName};
 use crate::downstream::Body;
+use crate::snapshot::ServerActionError;
 use crate::upstream::Server;
 
 /// Changes found by a refresh.
@@ -45,6 +46,9 @@ pub enum RefreshRequestError {
     /// The configuration has no such server.
     #[error("unknown server")]
     UnknownServer,
+    /// An operator has disabled the server.
+    #[error("the server is disabled: enable it first (`trunkline enable`)")]
+    DisabledServer,
     /// The configuration has no such client.
     #[error("unknown client")]
     UnknownClient,
@@ -80,9 +84,9 @@ pub(super) async fn answer_refresh(
     };
     match source.refresh(server, client.as_deref()).await {
         Ok(report) => answer_json(StatusCode::OK, &report),
-        Err(refusal @ RefreshRequestError::Unavailable(_)) => {
-            refused(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
-        }
+        Err(
+            refusal @ (RefreshRequestError::Unavailable(_) | RefreshRequestError::DisabledServer),
+        ) => refused(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
         Err(refusal) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
     }
 }
@@ -96,7 +100,11 @@ impl StatusReport {
     ) -> Result<RefreshTarget, RefreshRequestError> {
         let snapshot = self.gateway.snapshots.load();
         let name = ServerName::new(server).map_err(|_| RefreshRequestError::UnknownServer)?;
-        let member = snapshot.server(&name).ok_or(RefreshRequestError::UnknownServer)?;
+        let missing = || match snapshot.missing_reason(&name) {
+            ServerActionError::Disabled => RefreshRequestError::DisabledServer,
+            ServerActionError::Unknown => RefreshRequestError::UnknownServer,
+        };
+        let member = snapshot.server(&name).ok_or_else(missing)?;
         let clients = &snapshot.config.clients;
         let is_user = |name: &str| {
             name.contains(':') && snapshot.identity.has_principal(&Principal::User(name.into()))

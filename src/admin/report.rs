@@ -1,9 +1,11 @@
 //! The state of the running gateway, as `/status` reports it.
 
+mod servers;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
@@ -12,37 +14,28 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::catalog::{Catalog, Kind};
-use crate::child::sandbox_gap;
 use crate::clock;
-use crate::config::{ClientConfig, ClientKey, Config, ConfigPlaces, ServerKind, StartChoice};
+use crate::config::{ClientConfig, ClientKey, Config, ConfigPlaces};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::identity::{ApiKey, TokenIssuer};
-use crate::mcp::Era;
 use crate::pipeline::{CallExplanation, CallQuery, Gateway};
-use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
-use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
+use crate::snapshot::{EmbedderReport, Snapshot};
 use crate::telemetry::SinkReport;
 use crate::telemetry::audit::AuditOverview;
-use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome, ServerMetric};
+use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome};
 use crate::text::{error_chain, escape_controls};
-use crate::upstream::{
-    DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
-    ServerOverview,
-};
+use crate::upstream::ElementChanges;
 
-use super::definitions::{definition_digests, quoted_tag, shown_name};
+use super::definitions::{definition_digests, quoted_tag};
 use super::expiries::running_expiries;
 use super::findings::find_findings;
-use super::reason::instance_reason;
 use super::tools::profile_status;
 use super::{
-    AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
-    DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding,
-    EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, InstanceOwner, InstanceStatus,
-    IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshReport, RefreshRequestError,
-    ReloadControl, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus,
-    ServerTransport, SinkStatus, Status, StatusSource, ToolsPage,
+    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
+    DefinitionDigestStatus, EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, IssuerStatus,
+    KeyStatus, RefreshReport, RefreshRequestError, ReloadControl, ReloadStatus, SinkStatus, Status,
+    StatusSource, ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -217,8 +210,10 @@ impl StatusSource for StatusReport {
             expiries: self.expiry_statuses(now),
             findings: Vec::new(),
             servers: snapshot
-                .servers()
-                .map(|member| server(&snapshot, member, tokens.as_deref()))
+                .config
+                .servers
+                .iter()
+                .filter_map(|it| servers::server_status(&self.gateway, &snapshot, it))
                 .collect(),
             profiles: profiles.collect(),
             embeddings: snapshot.embedder.as_ref().map(|it| embeddings_status(&it.report())),
@@ -316,165 +311,6 @@ fn sink_status(sink: SinkReport) -> SinkStatus {
     SinkStatus { name, place, error: fault.map(|fault| escape_controls(&fault)) }
 }
 
-fn server(
-    snapshot: &Snapshot,
-    member: &SnapshotServer,
-    tokens: Option<&TokenReport>,
-) -> ServerStatus {
-    let counted = tokens.and_then(|report| report.of_server(&member.config.name));
-    let view = member.server.view();
-    let limits = snapshot.policy.server(&member.config.name);
-    let gate = limits.map(crate::policy::ServerLimits::gate);
-    let tools = snapshot.plain.catalog.entries().filter(|entry| entry.server == member.config.name);
-    ServerStatus {
-        name: member.config.name.to_string(),
-        transport: match member.config.target {
-            ServerKind::Command(_) => ServerTransport::Stdio,
-            ServerKind::Http(_) => ServerTransport::Http,
-            ServerKind::OpenApi(_) => ServerTransport::OpenApi,
-        },
-        start: match member.config.start {
-            StartChoice::Eager => ServerStart::Eager,
-            StartChoice::Lazy => ServerStart::Lazy,
-        },
-        era: view.eras.first().map(|spoken| era(*spoken)),
-        eras: view.eras.iter().map(|spoken| era(*spoken)).collect(),
-        protocol_version: view.peer.as_ref().map(|peer| peer.version.to_string()),
-        server_info: view.peer.as_ref().map(|peer| {
-            let (name, version) = peer.name_and_version();
-            ServerInfo { name, version }
-        }),
-        state: state(&view.state),
-        since: time(view.since),
-        first_verdict_at: view.first_verdict.map(time),
-        last_error: view.last_error.as_ref().map(last_error),
-        login: view.login.as_deref().map(str::to_owned),
-        own_accounts_only: view.own_accounts_only,
-        tools: tools.count(),
-        tool_tokens: counted.map(|counted| counted.tokens),
-        restarts: view.restarts,
-        in_flight: gate.map_or(0, |gate| gate.in_flight()),
-        queued: gate.map_or(0, |gate| gate.queued()),
-        breaker: limits.and_then(|limits| limits.breaker()).map(|breaker| breaker_status(breaker)),
-        pid: view.pid,
-        next_retry_at: next_retry(&view),
-        cure: view.failed_wait.as_ref().map(|wait| wait.cure.clone()),
-        warnings: view.warnings.into_iter().chain(sandbox_warning(member)).collect(),
-        definitions: definitions(snapshot, member),
-        stdout_lines: member.metrics.level(ServerMetric::StdoutLines).value(),
-        lists_by_capabilities: list_dependence(view.list_dependence),
-        instance_count: view.instance_count,
-        instances: view.instances.iter().map(instance).collect(),
-    }
-}
-
-/// Describes the parts of its sandbox that are not enforced.
-fn sandbox_warning(member: &SnapshotServer) -> Option<String> {
-    sandbox_gap(&member.config).map(str::to_owned)
-}
-
-fn breaker_status(breaker: &Breaker) -> BreakerStatus {
-    let status = |state| BreakerStatus { state, failures: 0, until: None };
-    match breaker.view(clock::now()) {
-        BreakerView::Closed { failures } => BreakerStatus { failures, ..status("closed") },
-        BreakerView::Open { remaining } => {
-            BreakerStatus { until: Some(time(clock::wall_now() + remaining)), ..status("open") }
-        }
-        BreakerView::HalfOpen => status("half-open"),
-    }
-}
-
-fn definitions(snapshot: &Snapshot, member: &SnapshotServer) -> DefinitionStatus {
-    let (name, settings) = (&member.config.name, &member.config.definitions);
-    let lists = member.server.known_lists();
-    let all = lists.iter().flat_map(|list| snapshot.screen.findings_in(list));
-    let mut found = Vec::<ScreenedDefinition>::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    let held = found.iter().filter(|one| one.held).count();
-    DefinitionStatus {
-        trusted: settings.trusted,
-        pins: settings.pins.unwrap_or(snapshot.config.gateway.pins).as_str(),
-        scan: scan_of(&snapshot.config, &member.config).as_str(),
-        fault: snapshot.screen.fault_of(name).map(str::to_owned),
-        held,
-        reported: found.len() - held,
-        found: found.iter().take(MAX_SHOWN_FINDINGS).map(definition_finding).collect(),
-    }
-}
-
-fn definition_finding(one: &ScreenedDefinition) -> DefinitionFinding {
-    DefinitionFinding {
-        kind: one.kind.member(),
-        name: shown_name(&one.native),
-        sha256: one.digest.to_string(),
-        held: one.held,
-        reasons: one.reasons.iter().map(ToString::to_string).collect(),
-    }
-}
-
-fn instance(view: &InstanceView) -> InstanceStatus {
-    let (owner, client) = match &view.owner.whose {
-        InstanceScope::Everybody => (InstanceOwner::Shared, None),
-        InstanceScope::Session { principal, .. } => (InstanceOwner::Session, Some(principal)),
-        InstanceScope::Principal(principal) => (InstanceOwner::Client, Some(principal)),
-    };
-    InstanceStatus {
-        reason: instance_reason(view),
-        era: view.era.map(era),
-        owner,
-        client: client.map(|client| client.as_str().to_owned()),
-        capabilities: serde_json::from_slice(&view.told.capabilities).unwrap_or_default(),
-        state: state(&view.state),
-        since: time(view.since),
-        in_flight: view.calls,
-        pid: view.pid,
-        last_error: view.last_error.as_ref().map(last_error),
-    }
-}
-
-fn list_dependence(known: DependenceVerdict) -> ListDependenceStatus {
-    let since = known.since.and_then(|since| Timestamp::from_second(since.try_into().ok()?).ok());
-    let verdict = match known.found {
-        ListDependence::Unknown => DependenceFinding::Unknown,
-        ListDependence::Independent => DependenceFinding::No,
-        ListDependence::Dependent => DependenceFinding::Yes,
-    };
-    ListDependenceStatus { verdict, since }
-}
-
-fn era(spoken: Era) -> ServerEra {
-    match spoken {
-        Era::Legacy => ServerEra::Legacy,
-        Era::Modern => ServerEra::Modern,
-    }
-}
-
-fn last_error(error: &(SystemTime, String)) -> LastError {
-    let (at, message) = error;
-    LastError { at: time(*at), message: message.clone() }
-}
-
-fn state(state: &LifeState) -> ServerState {
-    match state {
-        LifeState::Idle => ServerState::Idle,
-        LifeState::Connecting => ServerState::Connecting,
-        LifeState::Ready => ServerState::Ready,
-        LifeState::Backoff { .. } => ServerState::Backoff,
-        LifeState::AwaitsLogin => ServerState::Login,
-        LifeState::Failed => ServerState::Failed,
-        LifeState::Stopped => ServerState::Stopping,
-    }
-}
-
-fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
-    let wait = view.next_try()?.saturating_duration_since(clock::now());
-    Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
-}
-
 /// Returns the current time of day.
 pub(crate) fn wall_time() -> Timestamp {
     time(clock::wall_now())
@@ -493,6 +329,3 @@ fn digest_of(catalog: &Catalog) -> String {
     let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
     HEXLOWER.encode(&sha256(&all.concat()))
 }
-
-/// Limit of a server's definitions in the status.
-const MAX_SHOWN_FINDINGS: usize = 100;

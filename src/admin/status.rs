@@ -266,6 +266,8 @@ pub enum ServerState {
     Failed,
     /// Removed from the configuration; its last calls finish.
     Stopping,
+    /// Disabled by an operator: see `disabled`.
+    Disabled,
 }
 
 impl ServerState {
@@ -279,6 +281,7 @@ impl ServerState {
             Self::Login => "login",
             Self::Failed => "failed",
             Self::Stopping => "stopping",
+            Self::Disabled => "disabled",
         }
     }
 }
@@ -304,6 +307,8 @@ pub struct ServerStatus {
     pub state: ServerState,
     /// Start of this state.
     pub since: Timestamp,
+    /// The operator that disabled it; `None` if it is not disabled.
+    pub disabled: Option<DisabledStatus>,
     /// Time when it first became ready or first failed; `None` until then. Never reset, so that a
     /// restart does not make the gateway unready.
     pub first_verdict_at: Option<Timestamp>,
@@ -339,10 +344,23 @@ pub struct ServerStatus {
     pub stdout_lines: usize,
     /// Dependence of its lists on client capabilities.
     pub lists_by_capabilities: ListDependenceStatus,
+    /// The capabilities that it declared; `None` while it is not connected, or if they are too large.
+    pub capabilities: Option<serde_json::Value>,
     /// Number of instances besides the first, which all other fields describe.
     pub instance_count: usize,
     /// The first instance, and the oldest others.
     pub instances: Vec<InstanceStatus>,
+}
+
+/// A server that an operator has disabled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DisabledStatus {
+    /// The operator, as in the audit log.
+    pub by: String,
+    /// The time.
+    pub at: Timestamp,
+    /// True if it stays disabled after a restart of the gateway, which needs `gateway.state_dir`.
+    pub survives_restart: bool,
 }
 
 /// A server's circuit breaker.

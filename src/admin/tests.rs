@@ -49,6 +49,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         server_info: Some(ServerInfo { name: "Files".to_owned(), version: "1".to_owned() }),
         state,
         since: at(2),
+        disabled: None,
         first_verdict_at: (state != ServerState::Connecting).then(|| at(2)),
         last_error: None,
         login: None,
@@ -77,6 +78,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
             verdict: DependenceFinding::No,
             since: Some(at(2)),
         },
+        capabilities: None,
         instance_count: 0,
         instances: Vec::new(),
     }

@@ -28,6 +28,7 @@ mod policy;
 mod preview;
 mod programs;
 mod running;
+mod servers;
 mod status;
 mod stdio;
 mod trial;
@@ -91,6 +92,14 @@ enum CliCommand {
     Plan(plan::PlanArgs),
     /// Have the running gateway read its configuration file again
     Reload(plan::ReloadArgs),
+    /// Start a server of the running gateway anew
+    Restart(servers::RestartArgs),
+    /// Take a server of the running gateway out of use, without a change of the configuration
+    Disable(servers::DisableArgs),
+    /// Start a server that was disabled
+    Enable(servers::EnableArgs),
+    /// Start a server of the running gateway a second time, list it, and call a tool if one is named
+    Test(servers::TestArgs),
     /// Print the JSON Schema of the configuration, for editors
     #[command(after_help = help::SCHEMA_EXAMPLES)]
     Schema,
@@ -256,6 +265,10 @@ pub fn run() -> ExitCode {
         CliCommand::Doctor(args) => doctor::run(&args),
         CliCommand::Plan(args) => plan::show_plan(args),
         CliCommand::Reload(args) => plan::reload(args),
+        CliCommand::Restart(args) => servers::restart(args),
+        CliCommand::Disable(args) => servers::disable(args),
+        CliCommand::Enable(args) => servers::enable(args),
+        CliCommand::Test(args) => servers::test(&args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@
 
 mod consequences;
 mod diff;
+mod disabled;
 mod embeddings;
 mod endpoint;
 mod losses;
@@ -22,11 +23,16 @@ pub use consequences::{
     ProfileTokenChange, RecordedCall, ReplayReport,
 };
 pub use diff::{ReloadPlan, plan};
+pub use disabled::{
+    DisabledAtStart, DisabledFile, DisabledFileError, DisabledServer, DisabledServers,
+};
 pub use embeddings::{Embedder, EmbedderReport};
 pub use losses::{LossFault, ProtectionLoss, find_losses};
 pub use measures::operations::Operations;
 pub use measures::tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};
-pub use publish::{Snapshots, StartUp};
+pub use publish::{
+    ServerActionError, Snapshots, StartUp, TestedCall, TrialInstance, TrialReport, TrialStep,
+};
 pub use views::discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
 pub use views::listing::PreparedListing;
 pub use views::view::{Digests, View, ViewKey};
@@ -72,6 +78,11 @@ pub struct Snapshot {
     pub screen: Arc<DefinitionScreen>,
     /// All servers, by name.
     servers: Named<ServerName, SnapshotServer>,
+    /// The servers of the configuration that an operator has disabled. They are not in `servers`.
+    pub disabled: Arc<DisabledServers>,
+    /// Keeps their metrics.
+    #[allow(dead_code, reason = "held for its drop")]
+    disabled_metrics: Vec<Arc<ServerMetrics>>,
     /// The number of configurations loaded so far, including this one.
     pub generation: u64,
     /// Makes vectors for search by meaning; `None` if search goes by words alone.
@@ -268,12 +279,12 @@ impl Snapshot {
         built
     }
 
-    /// Returns all servers, in the order of the configuration file.
+    /// Returns all servers but the disabled ones, in the order of the configuration file.
     pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))
     }
 
-    /// Returns one server.
+    /// Returns one server, unless it is disabled.
     pub fn server(&self, name: &ServerName) -> Option<&SnapshotServer> {
         self.servers.get(name)
     }

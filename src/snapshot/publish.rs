@@ -1,6 +1,8 @@
 //! Publishing: the only place that replaces the current snapshot.
 
+mod operations;
 mod parts;
+mod trial;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +24,14 @@ use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger}
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MAX_EVENT_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
-use crate::upstream::{self, ServerContext, SubscriptionHub};
+use crate::upstream::{self, ServerContext, ServerJournal, SubscriptionHub};
 
+use super::disabled::{DisabledAtStart, DisabledFile};
 use super::views::view_cache::ViewBuilder;
 use super::{ReloadPlan, Snapshot, plan};
+
+pub use operations::ServerActionError;
+pub use trial::{TestedCall, TrialInstance, TrialReport, TrialStep};
 
 use parts::SnapshotParts;
 
@@ -41,6 +47,8 @@ pub struct StartUp {
     pub definitions: DefinitionGuard,
     /// Counts of daily quotas.
     pub quotas: Arc<QuotaLedger>,
+    /// Servers that were disabled in an earlier run.
+    pub disabled: DisabledAtStart,
 }
 
 /// The current snapshot, and the state for building the next one.
@@ -61,6 +69,10 @@ pub struct Snapshots {
     changes: watch::Sender<u64>,
     loaded_at: watch::Sender<SystemTime>,
     changed_at: watch::Sender<SystemTime>,
+    /// Keeps the disabled servers for the next run.
+    disabled_file: Option<DisabledFile>,
+    /// Serializes the tests of servers.
+    testing: Mutex<()>,
     /// Servers that are finishing their last calls.
     leaving: Mutex<JoinSet<()>>,
 }
@@ -72,12 +84,13 @@ impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
-        let StartUp { config, surroundings, info, definitions, quotas } = startup;
+        let StartUp { config, surroundings, info, definitions, quotas, disabled } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
         surroundings.set_limits(&config);
         let events = surroundings.events.clone();
         let registry = LimitRegistry::new(Arc::clone(&metrics), events, quotas);
-        let servers = config.servers.iter();
+        let DisabledAtStart { servers: disabled, file: disabled_file } = disabled;
+        let servers = config.servers.iter().filter(|it| disabled.find(&it.name).is_none());
         let servers = servers
             .map(|config| {
                 (config.name.clone(), upstream::Server::start(Arc::clone(config), &surroundings))
@@ -93,6 +106,7 @@ impl Snapshots {
             generation: 1,
             departed: Arc::default(),
             grants: Arc::clone(&surroundings.grants),
+            disabled: Arc::new(disabled),
         };
         let maker = ViewBuilder {
             metrics: Arc::clone(&metrics),
@@ -119,6 +133,8 @@ impl Snapshots {
             changes: watch::Sender::new(0),
             loaded_at: watch::Sender::new(now),
             changed_at: watch::Sender::new(now),
+            disabled_file,
+            testing: Mutex::new(()),
             leaving: Mutex::new(JoinSet::new()),
         })
     }
@@ -204,6 +220,11 @@ impl Snapshots {
         &self.surroundings.events
     }
 
+    /// Returns the faults and the output of a configured server.
+    pub fn journal(&self, server: &ServerName) -> Arc<ServerJournal> {
+        self.surroundings.journals.of(server)
+    }
+
     /// Returns the subscriptions of clients at all servers.
     pub fn hub(&self) -> &SubscriptionHub {
         &self.surroundings.hub
@@ -222,14 +243,18 @@ impl Snapshots {
         self.surroundings.set_limits(&config);
         let before = self.current.load_full();
         let plan = plan(&before.config, &config);
+        let disabled = Arc::new(before.disabled.of_config(&config));
         let mut servers = HashMap::new();
-        for server in &config.servers {
+        for server in config.servers.iter().filter(|it| disabled.find(&it.name).is_none()) {
             let kept = before.server(&server.name).filter(|_| plan.kept.contains(&server.name));
             let server = match kept {
                 Some(member) => Arc::clone(&member.server),
                 None => upstream::Server::start(Arc::clone(server), &self.surroundings),
             };
             servers.insert(server.name().clone(), server);
+        }
+        if disabled != before.disabled {
+            self.keep_disabled(&disabled).await;
         }
         self.take_over(&before, &plan, &servers).await;
         let identity = Arc::new(Identity::new(&config, &before.identity));
@@ -245,33 +270,13 @@ impl Snapshots {
             generation,
             departed,
             grants,
+            disabled,
         };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(clock::wall_now());
         self.metrics.record_config_load(self.loaded_at());
         self.stop_removed(&before, &plan).await;
         plan
-    }
-
-    /// Starts a server anew beside its old instances, waits until it is ready or has failed, and
-    /// lets it take over, as for a server whose settings change: calls in flight finish. Returns
-    /// false if there is no such server.
-    pub async fn restart(self: &Arc<Self>, name: &ServerName) -> bool {
-        let _turn = self.loading.lock().await;
-        let before = self.current.load_full();
-        let Some(member) = before.server(name) else { return false };
-        let server = upstream::Server::start(Arc::clone(&member.config), &self.surroundings);
-        let plan = ReloadPlan { replaced: vec![name.clone()], ..ReloadPlan::default() };
-        let servers = HashMap::from([(name.clone(), Arc::clone(&server))]);
-        self.take_over(&before, &plan, &servers).await;
-        let with_server = |current: &Snapshot| {
-            let mut parts = SnapshotParts::of(current);
-            parts.servers.insert(name.clone(), server);
-            parts
-        };
-        self.publish(with_server).await;
-        self.stop_removed(&before, &plan).await;
-        true
     }
 
     /// Publishes the servers' newest lists now, unless the current snapshot has them.

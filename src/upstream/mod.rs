@@ -14,6 +14,7 @@ mod embedding_service;
 mod fault;
 mod interaction;
 mod issuer_fetch;
+mod journal;
 mod lists;
 mod notifications;
 mod owner;
@@ -28,6 +29,7 @@ pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use interaction::parking;
 pub use issuer_fetch::{follow_issuers, try_issuer_keys};
+pub use journal::{FaultEntry, Journals, ServerJournal};
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
 pub use notifications::{

@@ -377,6 +377,8 @@ impl Server {
             pid: main.pid,
             warnings: notes.warnings.clone(),
             first_verdict: notes.first_verdict,
+            opened_at: notes.opened_at,
+            listed_at: notes.listed_at,
             list_dependence: self.shared.lists().dependence_verdict(),
             instances,
             instance_count,

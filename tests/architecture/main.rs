@@ -58,6 +58,7 @@ const AREAS: [Area; 3] = [
             "peer",
             "owner",
             "fault",
+            "journal",
         ],
         against: &[],
     },

@@ -33,6 +33,7 @@ mod running;
 mod sandbox;
 mod scan;
 mod serve;
+mod servers;
 mod sinks;
 mod stdio;
 mod tools;

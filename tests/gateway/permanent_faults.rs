@@ -42,7 +42,7 @@ async fn refused_credentials_wait_minutes_and_a_refresh_ends_the_wait() {
         assert!(wait > Duration::from_mins(1), "{server}");
         let cure = server["cure"].as_str().unwrap();
         assert!(cure.contains("credentials and reload"), "{cure}");
-        assert!(cure.contains("POST /servers/s/refresh"), "{cure}");
+        assert!(cure.contains("trunkline restart s"), "{cure}");
         // Lists do not make it start.
         let requests = upstream.received().len();
         assert!(gateway.modern().tool_names().await.is_empty());

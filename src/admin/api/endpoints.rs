@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, ServerStatus, Status};
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery, OperatorCall, OperatorCallReport};
+use crate::snapshot::TrialReport;
 
 use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::calls::{self, CallDetail, CallsPage};
@@ -18,6 +19,8 @@ use super::resources::configuration::PlanRequest;
 use super::resources::definition_scan::{self, ScanReport};
 use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
 use super::resources::log::{self, LogLineDocument, LogPage};
+use super::resources::servers::history::{self, FaultsPage, OutputPage};
+use super::resources::servers::trials::{self, TrialArguments};
 use super::resources::servers::{self, ServersPage};
 use super::resources::tools::{self, ToolListing, ToolNames};
 use super::{openapi, resources};
@@ -184,8 +187,36 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         "Starts a server anew. The new one takes over once it is ready or has failed; calls in \
          flight finish at the old one",
     )
-    .takes(&[SERVER_PARAMETER])
+    .takes(&[SERVER_PARAMETER, WAIT_PARAMETER])
     .answers::<ServerStatus>(|it| Box::pin(servers::restart_server(it))),
+    ApiEndpoint::post(
+        "/servers/{server}/disable",
+        "Removes a server's elements from the catalog, and ends it after its calls in flight. It \
+         stays disabled over reloads and, with `gateway.state_dir`, restarts of the gateway",
+    )
+    .takes(&[SERVER_PARAMETER])
+    .answers::<ServerStatus>(|it| Box::pin(servers::disable_server(it))),
+    ApiEndpoint::post("/servers/{server}/enable", "Starts a server that was disabled")
+        .takes(&[SERVER_PARAMETER, WAIT_PARAMETER])
+        .answers::<ServerStatus>(|it| Box::pin(servers::enable_server(it))),
+    ApiEndpoint::post(
+        "/servers/{server}/test",
+        "Starts a server apart from the running one, lists it, and calls a tool if one is named \
+         (role admin)",
+    )
+    .takes(&[SERVER_PARAMETER, TESTED_TOOL])
+    .reads::<TrialArguments>()
+    .answers::<TrialReport>(|it| Box::pin(trials::test_server(it))),
+    ApiEndpoint::get("/servers/{server}/faults", "The last faults of a server, with their counts")
+        .takes(&[SERVER_PARAMETER])
+        .answers::<FaultsPage>(|it| Box::pin(async move { history::list_faults(&it) })),
+    ApiEndpoint::get(
+        "/servers/{server}/output",
+        "The last lines that a server's processes wrote to standard error",
+    )
+    .needs(Operator)
+    .takes(&[SERVER_PARAMETER])
+    .answers::<OutputPage>(|it| Box::pin(async move { history::list_output(&it) })),
     ApiEndpoint::get(
         "/catalog",
         "Every tool, prompt, resource and template, with its names, tokens and profiles, and the \
@@ -270,6 +301,18 @@ const PROFILE_PARAMETER: EndpointParameter = EndpointParameter {
     name: "profile",
     place: ArgumentPlace::Query,
     meaning: "the profile; by default all",
+};
+
+const WAIT_PARAMETER: EndpointParameter = EndpointParameter {
+    name: "wait",
+    place: ArgumentPlace::Query,
+    meaning: "`false` answers before the server is ready or has failed; by default `true`",
+};
+
+const TESTED_TOOL: EndpointParameter = EndpointParameter {
+    name: "tool",
+    place: ArgumentPlace::Query,
+    meaning: "the server's own name of a tool to call; by default none is called",
 };
 
 const SESSION_PARAMETER: EndpointParameter = EndpointParameter {

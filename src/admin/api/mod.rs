@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use tokio::time::timeout;
 
 use crate::codec::body::{BodyError, collect};
@@ -33,12 +33,12 @@ use crate::config::AdminRole;
 use crate::downstream::Body;
 use crate::identity::ClientCertificate;
 
-use super::StatusReport;
+use super::{StatusReport, respond};
 pub use access::AdminEntrance;
 use access::{OperatorIdentity, identify_operator, refuse_foreign_page};
 use endpoints::ApiMethod;
 use problem::{ApiProblem, ProblemCode};
-use records::{ChangeOutcome, OperatorChange, audit_change, record_change};
+use records::{ChangeOutcome, ChangeSender, make_recorded};
 use request::EndpointRequest;
 pub(crate) use resources::definition_scan::{ScanFinding, ScanReport};
 pub(crate) use resources::tools::{
@@ -98,35 +98,35 @@ where
     if !endpoint.is_recorded {
         return (endpoint.answer)(request).await;
     }
-    let path = head.uri.path_and_query().map_or(path, PathAndQuery::as_str);
-    let path = path.strip_prefix(API_PATH).unwrap_or(path).to_owned();
-    let method = endpoint.method.as_str();
-    // A client that disconnects neither cuts a change in half nor leaves it without a record.
-    let changing = tokio::spawn(async move {
-        let audit = request.report.gateway.audit.clone();
-        let answered = (endpoint.answer)(request).await;
-        record_change(&audit, &operator, &OperatorChange { method, path: &path }, &answered);
-        answered
-    });
-    let broken = |_| Err(ApiProblem::new(ProblemCode::Internal, "the change has broken off"));
-    changing.await.unwrap_or_else(broken)
+    let sender = change_sender(&request.report, operator, &head);
+    let change = (endpoint.answer)(request);
+    let answered = make_recorded(sender, change, ChangeOutcome::of_endpoint).await;
+    answered.unwrap_or_else(|| Err(broken_off()))
 }
 
-/// Records a request of an operator to a page beside the API that may have changed something.
-pub(super) fn audit_page(
-    report: &StatusReport,
-    operator: &OperatorIdentity,
-    request: &Request<()>,
-    status: StatusCode,
-) {
-    let path = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
-    let change = OperatorChange { method: request.method().as_str(), path };
-    let reason = (!status.is_success()).then_some(match status {
-        StatusCode::NOT_FOUND => "unknown_server_or_client",
-        StatusCode::SERVICE_UNAVAILABLE => "server_unavailable",
-        _ => "invalid_request",
-    });
-    audit_change(&report.gateway.audit, operator, &change, ChangeOutcome { status, reason });
+/// Answers a request for a page beside the API that may change something, like one to the API.
+pub(super) async fn answer_changing_page(
+    report: Arc<StatusReport>,
+    operator: OperatorIdentity,
+    request: Request<()>,
+) -> Response<Body> {
+    let (head, ()) = request.into_parts();
+    let sender = change_sender(&report, operator, &head);
+    let request = Request::from_parts(head, ());
+    let change = async move { respond(&request, &*report).await };
+    let answered = make_recorded(sender, change, ChangeOutcome::of_page).await;
+    answered.unwrap_or_else(|| broken_off().respond())
+}
+
+fn change_sender(report: &StatusReport, operator: OperatorIdentity, head: &Parts) -> ChangeSender {
+    let path = head.uri.path_and_query().map_or(head.uri.path(), PathAndQuery::as_str);
+    let path = path.strip_prefix(API_PATH).unwrap_or(path).to_owned();
+    let trail = report.gateway.audit.clone();
+    ChangeSender { trail, operator, method: head.method.clone(), path }
+}
+
+fn broken_off() -> ApiProblem {
+    ApiProblem::new(ProblemCode::Internal, "the change has broken off")
 }
 
 /// Checks the sender of a request for a page beside the API, and returns it.

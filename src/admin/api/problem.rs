@@ -76,6 +76,8 @@ problem_codes! {
     NotPending = "not_pending", CONFLICT;
     /// The request needs a folder for the gateway's state: set `gateway.state_dir`.
     StateDirNeeded = "state_dir_needed", CONFLICT;
+    /// An operator has disabled the server: enable it first.
+    ServerDisabled = "server_disabled", CONFLICT;
     /// The server cannot do that now: see `detail`.
     ServerUnavailable = "server_unavailable", SERVICE_UNAVAILABLE;
     /// The gateway cannot answer: see its log.

@@ -1,7 +1,8 @@
 //! Records of changes: one for each request that may change something, with its operator.
 
-use http::StatusCode;
+use http::{Method, Response, StatusCode};
 
+use crate::downstream::Body;
 use crate::telemetry::audit::{
     AuditOperation, AuditTrail, OperationActor, OperationOutcome, OperationRecord,
 };
@@ -11,13 +12,25 @@ use super::access::OperatorIdentity;
 use super::problem::ProblemCode;
 use super::request::EndpointAnswer;
 
+/// The sender of a request that may change something, and the place of its record.
+pub(super) struct ChangeSender {
+    /// The audit log.
+    pub(super) trail: AuditTrail,
+    /// The operator.
+    pub(super) operator: OperatorIdentity,
+    /// The method.
+    pub(super) method: Method,
+    /// The path below the API's own, or that of a page beside it, with the query.
+    pub(super) path: String,
+}
+
 /// A request that may have changed something.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OperatorChange<'a> {
+struct OperatorChange<'a> {
     /// Its method.
-    pub(super) method: &'a str,
-    /// Its path below the API's own, with the query.
-    pub(super) path: &'a str,
+    method: &'a str,
+    /// Its path, with the query.
+    path: &'a str,
 }
 
 /// The answer to such a request.
@@ -29,25 +42,58 @@ pub(super) struct ChangeOutcome {
     pub(super) reason: Option<&'static str>,
 }
 
+impl ChangeOutcome {
+    /// Returns the outcome of an endpoint's request.
+    pub(super) fn of_endpoint(answered: &EndpointAnswer) -> Self {
+        let problem = answered.as_ref().err().map(|problem| problem.code);
+        let status = problem.map_or(StatusCode::OK, ProblemCode::status);
+        Self { status, reason: problem.map(ProblemCode::as_str) }
+    }
+
+    /// Returns the outcome of a request for a page beside the API.
+    pub(super) fn of_page(response: &Response<Body>) -> Self {
+        let status = response.status();
+        let reason = (!status.is_success()).then_some(match status {
+            StatusCode::NOT_FOUND => "unknown_server_or_client",
+            StatusCode::SERVICE_UNAVAILABLE => "server_unavailable",
+            _ => "invalid_request",
+        });
+        Self { status, reason }
+    }
+}
+
+/// Makes a change in a task of its own, and records it: a client that disconnects neither cuts it in
+/// half nor leaves it without a record. Returns `None` if the change has broken off.
+pub(super) async fn make_recorded<T: Send + 'static>(
+    sender: ChangeSender,
+    change: impl Future<Output = T> + Send + 'static,
+    outcome: fn(&T) -> ChangeOutcome,
+) -> Option<T> {
+    let making = tokio::spawn(async move {
+        let answered = change.await;
+        let ChangeSender { trail, operator, method, path } = sender;
+        let change = OperatorChange { method: method.as_str(), path: &path };
+        record_change(&trail, &operator, &change, outcome(&answered));
+        answered
+    });
+    making.await.ok()
+}
+
 /// Records a request that passed the checks, and its outcome, in the log and the audit log.
-pub(super) fn record_change(
+fn record_change(
     trail: &AuditTrail,
     operator: &OperatorIdentity,
     change: &OperatorChange<'_>,
-    answered: &EndpointAnswer,
+    answered: ChangeOutcome,
 ) {
-    let problem = answered.as_ref().err().map(|problem| problem.code);
-    let status = problem.map_or(StatusCode::OK, ProblemCode::status);
-    let reason = problem.map(ProblemCode::as_str);
-    audit_change(trail, operator, change, ChangeOutcome { status, reason });
-    let outcome = problem.map_or("done", ProblemCode::as_str);
+    audit_change(trail, operator, change, answered);
+    let outcome = answered.reason.unwrap_or("done");
     let path = escape_controls(clip(change.path, MAX_RECORDED_PATH_BYTES));
     let (operator, method) = (&operator.actor, change.method);
     tracing::info!(%operator, method, path, outcome, "changed by an operator");
 }
 
-/// Records a request of an operator in the audit log.
-pub(super) fn audit_change(
+fn audit_change(
     trail: &AuditTrail,
     operator: &OperatorIdentity,
     change: &OperatorChange<'_>,

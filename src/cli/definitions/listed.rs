@@ -15,7 +15,7 @@ use crate::cli::{UNREACHABLE_EXIT, print_error, printable};
 use crate::config::{Config, StartChoice};
 use crate::pipeline::own_info;
 use crate::policy::DefinitionGuard;
-use crate::snapshot::{Snapshot, Snapshots, StartUp};
+use crate::snapshot::{DisabledAtStart, Snapshot, Snapshots, StartUp};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::ServerContext;
 
@@ -36,8 +36,14 @@ pub(crate) fn with_listed_servers<T>(
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let surroundings = ServerContext::new(guardian(), metrics);
         let definitions = DefinitionGuard::default();
-        let startup =
-            StartUp { config, surroundings, info: own_info(), definitions, quotas: Arc::default() };
+        let startup = StartUp {
+            config,
+            surroundings,
+            info: own_info(),
+            definitions,
+            quotas: Arc::default(),
+            disabled: DisabledAtStart::default(),
+        };
         let snapshots = Snapshots::start(startup);
         snapshots.settle().await;
         snapshots.catch_up().await;

@@ -12,7 +12,7 @@ use crate::mcp::ProtocolVersion;
 use crate::pipeline::Gateway;
 use crate::pipeline::route::FINDS;
 use crate::policy::DefinitionGuard;
-use crate::snapshot::{Snapshots, StartUp};
+use crate::snapshot::{DisabledAtStart, Snapshots, StartUp};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::{AuditCounts, Metrics};
 use crate::upstream::tests::{config, surroundings};
@@ -36,6 +36,7 @@ async fn listed() -> Arc<Gateway> {
         info: Bytes::from_static(b"{}"),
         definitions: DefinitionGuard::default(),
         quotas: Arc::default(),
+        disabled: DisabledAtStart::default(),
     });
     tokio::spawn(Arc::clone(&snapshots).follow());
     let mut changes = snapshots.changes();

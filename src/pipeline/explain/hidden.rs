@@ -82,7 +82,9 @@ fn explain_server(client: &ClientView, name: &str, explainer: &mut Explainer<'_>
         let native = native_name(&naming, member, name)?;
         Some((member, native))
     });
-    let Some((member, native)) = candidates.next() else { return false };
+    let Some((member, native)) = candidates.next() else {
+        return explain_disabled(client, name, explainer);
+    };
     let server = &member.config.name;
     explainer.set_target(server, Some(&native));
     if !member.config.tools.admits_tool(native.as_str()) {
@@ -116,6 +118,24 @@ fn explain_server(client: &ClientView, name: &str, explainer: &mut Explainer<'_>
     explainer.refuse(CallGate::Name, reason);
     let setting = explainer.server_key("tools");
     explainer.set_cure(CallGate::Name, &setting, "list the tools of the client");
+    true
+}
+
+/// Explains that the server of a tool is disabled; false if the name belongs to no such server.
+fn explain_disabled(client: &ClientView, name: &str, explainer: &mut Explainer<'_>) -> bool {
+    let snapshot = &client.snapshot;
+    let naming = Naming::new(&snapshot.config.gateway);
+    let has_name = |server: &ServerName| {
+        naming.prefix_of(server).is_some_and(|prefix| name.starts_with(&*prefix))
+    };
+    let mut servers = snapshot.config.servers.iter().map(|server| &server.name);
+    let found = servers.find(|it| snapshot.disabled.find(it).is_some() && has_name(it));
+    let Some(server) = found else { return false };
+    explainer.set_target(server, None);
+    explainer.refuse(CallGate::Name, format!("an operator has disabled the server {server}"));
+    let key = explainer.server_key("");
+    let cure = format!("trunkline enable {server}");
+    explainer.set_cure(CallGate::Name, key.trim_end_matches('.'), &cure);
     true
 }
 

@@ -11,10 +11,11 @@ use crate::oauth::{GrantBook, LoginRelays};
 use crate::policy::{
     Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
 };
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 use crate::upstream;
 
 use super::super::{Operations, Snapshot, SnapshotServer};
+use crate::snapshot::disabled::DisabledServers;
 use crate::snapshot::measures::counts::PrincipalCounts;
 use crate::snapshot::views::departed_tools::DepartedTools;
 use crate::snapshot::views::view_cache::{
@@ -30,6 +31,7 @@ pub(super) struct SnapshotParts {
     pub(super) departed: Arc<DepartedTools>,
     pub(super) grants: Arc<GrantBook>,
     pub(super) logins: Arc<LoginRelays>,
+    pub(super) disabled: Arc<DisabledServers>,
 }
 
 impl SnapshotParts {
@@ -46,6 +48,7 @@ impl SnapshotParts {
             departed: Arc::clone(&snapshot.departed),
             grants: Arc::clone(&snapshot.grants),
             logins: Arc::clone(&snapshot.logins),
+            disabled: Arc::clone(&snapshot.disabled),
         }
     }
 
@@ -82,6 +85,8 @@ impl SnapshotParts {
                 .with_scopes(&self.config),
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
+            disabled_metrics: self.show_disabled(&maker.metrics),
+            disabled: Arc::clone(&self.disabled),
             generation: self.generation,
             embedder: maker.embedders.embedder(self.config.search.embeddings.as_ref()),
             has_meta_tools: self.config.has_meta_tools(),
@@ -90,6 +95,16 @@ impl SnapshotParts {
             config: self.config,
         };
         (snapshot, warnings, news)
+    }
+
+    /// Reports the disabled servers in the metrics, for as long as the handles are held.
+    fn show_disabled(&self, metrics: &Metrics) -> Vec<Arc<ServerMetrics>> {
+        let disabled = self.disabled.names().map(|name| {
+            let metrics = metrics.server(name);
+            metrics.set_availability(Availability::Disabled);
+            metrics
+        });
+        disabled.collect()
     }
 
     fn members(&self, metrics: &Metrics) -> Named<ServerName, SnapshotServer> {

@@ -12,6 +12,7 @@ fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
         info,
         definitions: DefinitionGuard::default(),
         quotas: Arc::default(),
+        disabled: DisabledAtStart::default(),
     });
     tokio::spawn(Arc::clone(&snapshots).follow());
     snapshots

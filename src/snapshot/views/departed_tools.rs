@@ -182,7 +182,7 @@ mod tests {
     use crate::call::{Abilities, Endpoint, ProfileName};
     use crate::clock;
     use crate::policy::DefinitionGuard;
-    use crate::snapshot::{Snapshots, StartUp};
+    use crate::snapshot::{DisabledAtStart, Snapshots, StartUp};
     use crate::upstream::tests::{config, surroundings};
 
     /// A gateway without servers.
@@ -194,6 +194,7 @@ mod tests {
             info,
             definitions: DefinitionGuard::default(),
             quotas: Arc::default(),
+            disabled: DisabledAtStart::default(),
         })
     }
 

@@ -266,6 +266,7 @@ impl<'a> Life<'a> {
         let opened = timeout(limit, self.connect()).await;
         let connection = opened.unwrap_or_else(|_| Err(self.explain_timeout(limit)))?;
         let connection = Arc::new(connection);
+        instance.life().history().opened_at = Some(clock::now());
         let is_first =
             instance.owner().told.account.is_some() && instance.shared().version().is_none();
         if is_first {

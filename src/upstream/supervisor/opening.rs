@@ -210,8 +210,15 @@ impl Life<'_> {
         // The gateway's shutdown waits for a program that is being started. Nothing else would end
         // the program before the guardian knows it.
         let alive = instance.shared().context().alive.token();
-        let spawned =
-            spawn_blocking(move || (Child::spawn(&server, &spec, &guardian), alive)).await;
+        let output = instance.shared().journal().output().clone();
+        let spawned = spawn_blocking(move || {
+            let spawned = Child::spawn(&server, &spec, &guardian);
+            if let Ok((child, ..)) = &spawned {
+                child.keep_output(&output);
+            }
+            (spawned, alive)
+        });
+        let spawned = spawned.await;
         let (spawned, _alive) = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
         spawned.map_err(|error| UpstreamError::Spawn(Arc::new(error)))
     }

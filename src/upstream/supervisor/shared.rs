@@ -1,5 +1,7 @@
 //! State that the instances of one server share.
 
+mod trial_context;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +27,7 @@ use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::child::Guardian;
 use crate::oauth::{GrantBook, ServerAuthorizer};
+use crate::upstream::journal::{Journals, ServerJournal};
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
 use crate::upstream::notifications::SubscriptionHub;
@@ -71,6 +74,8 @@ pub struct ServerContext {
     pub(super) sole_client: Option<Arc<SoleClient>>,
     /// Memory of large responses.
     pub(in crate::upstream) response_memory: Arc<ResponseMemory>,
+    /// Faults and output of servers, for operators.
+    pub journals: Arc<Journals>,
     /// Share of a limit for one client, in percent.
     share: Arc<AtomicUsize>,
     /// True if definitions of any server are scanned.
@@ -97,6 +102,7 @@ impl ServerContext {
             list_builds: Arc::new(Semaphore::new(MAX_LIST_BUILDS)),
             sole_client: None,
             response_memory: Arc::default(),
+            journals: Arc::default(),
             share: Arc::new(AtomicUsize::new(100)),
             scans: Arc::default(),
             lists_by_era: Arc::default(),
@@ -163,6 +169,7 @@ impl ServerContext {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         let parallel = config.gateway.start_parallel.map_or(2 * cores, NonZeroUsize::get);
         self.starts.set_limit(parallel);
+        self.journals.keep_configured(config);
     }
 
     /// Returns true if one client may use less of a limit than all clients together.
@@ -202,6 +209,8 @@ pub(crate) struct ServerShared {
     patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::ServerClient>>>,
+    /// Its faults and output.
+    journal: Arc<ServerJournal>,
     /// Notified when the lists should be stored for the next run.
     unkept: Notify,
     /// Reads the certificates of that client.
@@ -235,6 +244,7 @@ impl ServerShared {
             metrics,
             authorizer: ServerAuthorizer::of(&config, &context.grants, counted),
             era: RememberedEra::new(config.era(), known),
+            journal: context.journals.of(&config.name),
             config,
             context: context.clone(),
             lists: OfferedLists::restored(known),
@@ -267,6 +277,11 @@ impl ServerShared {
     #[inline]
     pub(crate) fn context(&self) -> &ServerContext {
         &self.context
+    }
+
+    /// Returns its faults and output.
+    pub(super) fn journal(&self) -> &ServerJournal {
+        &self.journal
     }
 
     pub(super) fn metrics(&self) -> &Arc<ServerMetrics> {

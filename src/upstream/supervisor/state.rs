@@ -79,6 +79,10 @@ pub struct ServerOverview {
     pub warnings: Vec<String>,
     /// Time at which it was first ready, or first failed.
     pub first_verdict: Option<SystemTime>,
+    /// Time at which its last connection was opened.
+    pub opened_at: Option<Instant>,
+    /// Time at which it was listed last.
+    pub listed_at: Option<Instant>,
     /// Dependence of its lists on the capabilities of clients.
     pub list_dependence: DependenceVerdict,
     /// Its instances: the main one, then the others, oldest first, at most a hundred.
@@ -140,6 +144,8 @@ pub(crate) struct InstanceHistory {
     pub(crate) failed_wait: Option<FailedWait>,
     pub(crate) pid: Option<u32>,
     pub(crate) warnings: Vec<String>,
+    /// Time at which the last connection was opened.
+    pub(crate) opened_at: Option<Instant>,
     pub(crate) listed_at: Option<Instant>,
     /// Time at which the first start began.
     pub(crate) first_start: Option<Instant>,

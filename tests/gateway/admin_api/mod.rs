@@ -2,11 +2,13 @@
 
 mod bodies;
 mod calls;
+mod disabled;
 mod operator_calls;
 mod certificates;
 mod limits;
 mod resources;
 mod tokens;
+mod server_checks;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 

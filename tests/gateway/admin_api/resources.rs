@@ -7,7 +7,7 @@ use crate::pins::pinned;
 use crate::support::upstream::offers::{prompt, resource, template};
 use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, within};
 
-async fn get(gateway: &Gateway, path: &str) -> Value {
+pub(super) async fn get(gateway: &Gateway, path: &str) -> Value {
     let said = gateway.admin(&format!("/api/v1{path}")).await;
     assert_eq!(said.status, 200, "{path}: {said:?}");
     said.json()

@@ -20,6 +20,7 @@
 mod environment;
 mod group;
 mod guardian;
+mod output_log;
 mod sandbox;
 mod stderr;
 
@@ -42,6 +43,7 @@ use trunkline_core::text::error_chain;
 use trunkline_protocol::call::ServerName;
 
 pub use guardian::{Guardian, run_guardian};
+pub use output_log::{OutputLine, OutputLog};
 pub use sandbox::{
     CallGroup, DENIED_SYSCALLS, InetSockets, ResourceBounds, SandboxCommand, SandboxError,
     SandboxPolicy, SocketPolicy, TemporaryBound, UserIds, enter_sandbox, run_launcher,
@@ -237,6 +239,11 @@ impl Child {
     /// Complete once [`exited`](Self::exited) has returned.
     pub fn last_words(&self) -> Vec<String> {
         self.stderr.last_lines()
+    }
+
+    /// Keeps the lines of standard error in this log, too, from the first one on.
+    pub fn keep_output(&self, log: &OutputLog) {
+        self.stderr.keep_in(log);
     }
 
     /// Waits until the child has exited by itself, then kills the rest of its

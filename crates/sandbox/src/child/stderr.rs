@@ -10,6 +10,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::output_log::OutputLog;
+
 use trunkline_config::ServerSecrets;
 use trunkline_core::clock;
 use trunkline_core::codec::lines::{LineError, LineReader};
@@ -19,7 +21,7 @@ use trunkline_protocol::call::ServerName;
 /// The task that reads a child's standard error, and the last lines.
 #[derive(Debug)]
 pub(super) struct StderrLog {
-    last: Arc<Mutex<VecDeque<String>>>,
+    last: Arc<Mutex<LastLines>>,
     task: Option<JoinHandle<()>>,
     /// Dropped with the child. The task then reads the remaining output and ends, even if a process
     /// that left the group keeps the pipe open.
@@ -33,7 +35,7 @@ impl StderrLog {
         stderr: impl AsyncRead + Unpin + Send + 'static,
     ) -> Self {
         let (child_lives, child_gone) = oneshot::channel();
-        let last = Arc::new(Mutex::new(VecDeque::new()));
+        let last = Arc::<Mutex<LastLines>>::default();
         let rate = LineRate::new(clock::real_now());
         let log = StderrLines { server, secrets, last: last.clone(), rate };
         let task = tokio::spawn(log.run(stderr, child_gone));
@@ -41,7 +43,14 @@ impl StderrLog {
     }
 
     pub(super) fn last_lines(&self) -> Vec<String> {
-        self.last.lock().iter().cloned().collect()
+        self.last.lock().lines.iter().cloned().collect()
+    }
+
+    /// Keeps lines in a log, too. Those that have arrived already are usually none.
+    pub(super) fn keep_in(&self, log: &OutputLog) {
+        let mut last = self.last.lock();
+        last.lines.iter().for_each(|line| log.note(line));
+        last.log = Some(log.clone());
     }
 
     /// Waits briefly until all output of an ended child is logged.
@@ -53,10 +62,17 @@ impl StderrLog {
     }
 }
 
+/// The last lines of a child, and the log of its server.
+#[derive(Debug, Default)]
+struct LastLines {
+    lines: VecDeque<String>,
+    log: Option<OutputLog>,
+}
+
 struct StderrLines {
     server: ServerName,
     secrets: ServerSecrets,
-    last: Arc<Mutex<VecDeque<String>>>,
+    last: Arc<Mutex<LastLines>>,
     rate: LineRate,
 }
 
@@ -99,10 +115,13 @@ impl StderrLines {
             tracing::info!(target: "trunkline::server", server = %self.server, "{line}");
         }
         let mut last = self.last.lock();
-        if last.len() >= LAST_LINES {
-            last.pop_front();
+        if let Some(log) = &last.log {
+            log.note(&line);
         }
-        last.push_back(line);
+        if last.lines.len() >= LAST_LINES {
+            last.lines.pop_front();
+        }
+        last.lines.push_back(line);
     }
 
     fn say_suppressed(&mut self) {

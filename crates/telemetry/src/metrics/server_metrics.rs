@@ -47,6 +47,8 @@ server_metrics! {
         "Child processes or sessions of a server besides its first, for clients or sets of capabilities";
     Up: Gauge, Always, "trunkline_server_up",
         "1 while a server can take calls (an idle one can), 0 while it cannot";
+    Disabled: Gauge, Positive, "trunkline_server_disabled",
+        "1 while an operator has disabled a server";
     Restarts: Counter, Always, "trunkline_server_restarts", "Restarts of and reconnects to a server";
     Breaker: Gauge, AfterOpening, "trunkline_server_breaker",
         "The circuit breaker of a server, once it has opened: 0 closed, 1 half-open, 2 open";
@@ -123,6 +125,8 @@ impl ServerMetrics {
     /// available.
     pub fn set_availability(&self, availability: Availability) {
         self.level(ServerMetric::Up).set(usize::from(availability == Availability::Up));
+        let is_disabled = availability == Availability::Disabled;
+        self.level(ServerMetric::Disabled).set(usize::from(is_disabled));
     }
 
     /// Records the state of the server's circuit breaker.
@@ -228,4 +232,6 @@ pub enum Availability {
     Up,
     /// The server does not accept calls.
     Down,
+    /// An operator has disabled the server.
+    Disabled,
 }

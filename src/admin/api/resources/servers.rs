@@ -1,5 +1,10 @@
 //! Servers: their state, and the actions on them.
 
+pub(in crate::admin::api) mod history;
+pub(in crate::admin::api) mod trials;
+
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -7,6 +12,7 @@ use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::{RefreshRequestError, ServerStatus, StatusSource as _};
 use crate::call::ServerName;
+use crate::snapshot::ServerActionError;
 
 /// Every server of the configuration.
 #[derive(Serialize, JsonSchema)]
@@ -31,10 +37,60 @@ pub(crate) fn show_server(request: &EndpointRequest) -> EndpointAnswer {
 /// Starts a server anew.
 pub(crate) async fn restart_server(request: EndpointRequest) -> EndpointAnswer {
     let name = server_name(&request)?;
-    if !request.report.gateway.snapshots.restart(&name).await {
-        return Err(unknown_server(name.as_str()));
+    let snapshots = Arc::clone(&request.report.gateway.snapshots);
+    if waits(&request)? {
+        let restarted = snapshots.restart(&name).await;
+        restarted.map_err(|error| action_problem(error, &name))?;
+    } else {
+        let snapshot = snapshots.load_full();
+        if snapshot.server(&name).is_none() {
+            return Err(action_problem(snapshot.missing_reason(&name), &name));
+        }
+        drop(snapshot);
+        tokio::spawn(async move { snapshots.restart(&name).await });
     }
     show_server(&request)
+}
+
+/// Disables a server.
+pub(crate) async fn disable_server(request: EndpointRequest) -> EndpointAnswer {
+    let name = server_name(&request)?;
+    let by = request.operator.actor.to_string();
+    let disabled = request.report.gateway.snapshots.disable(&name, &by).await;
+    disabled.map_err(|error| action_problem(error, &name))?;
+    show_server(&request)
+}
+
+/// Enables a server that was disabled.
+pub(crate) async fn enable_server(request: EndpointRequest) -> EndpointAnswer {
+    let name = server_name(&request)?;
+    let waits = waits(&request)?;
+    let snapshots = &request.report.gateway.snapshots;
+    snapshots.enable(&name).await.map_err(|error| action_problem(error, &name))?;
+    if waits {
+        snapshots.settle_server(&name).await;
+    }
+    show_server(&request)
+}
+
+/// Returns true if the sender waits until the server is ready or has failed.
+fn waits(request: &EndpointRequest) -> Result<bool, ApiProblem> {
+    match request.argument("wait") {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => {
+            Err(ApiProblem::invalid(format!("wait: expected true or false, got {other:?}")))
+        }
+    }
+}
+
+pub(super) fn action_problem(error: ServerActionError, name: &ServerName) -> ApiProblem {
+    match error {
+        ServerActionError::Unknown => unknown_server(name.as_str()),
+        ServerActionError::Disabled => {
+            ApiProblem::new(ProblemCode::ServerDisabled, error.to_string())
+        }
+    }
 }
 
 /// Lists a server anew.
@@ -65,6 +121,7 @@ pub(super) fn unknown_server(name: &str) -> ApiProblem {
 fn refresh_problem(error: &RefreshRequestError) -> ApiProblem {
     let code = match error {
         RefreshRequestError::UnknownServer => ProblemCode::UnknownServer,
+        RefreshRequestError::DisabledServer => ProblemCode::ServerDisabled,
         RefreshRequestError::UnknownClient => ProblemCode::UnknownClient,
         RefreshRequestError::Unavailable(_) => ProblemCode::ServerUnavailable,
     };

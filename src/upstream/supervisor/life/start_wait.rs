@@ -13,6 +13,7 @@ use crate::clock;
 use crate::config::ServerKind;
 use crate::http_client::outbound::shown_url;
 use crate::upstream::UpstreamError;
+use crate::upstream::journal::NewFault;
 use crate::upstream::supervisor::restart::RestartDecision;
 use crate::upstream::supervisor::state::{FailedWait, LifeState};
 
@@ -74,7 +75,7 @@ impl FailureReason {
             Self::RefusedRegistration => "set `client_id` and reload",
             Self::Restarts => "correct the server's configuration and reload",
         };
-        format!("{cure}; `POST /servers/{server}/refresh` tries it at once")
+        format!("{cure}; `trunkline restart {server}` tries it at once")
     }
 }
 
@@ -128,6 +129,13 @@ impl Life<'_> {
         let instance = self.instance;
         let text = self.record(fault);
         let (name, owner) = (instance.name(), self.further_owner());
+        let (state, pause) = match wait {
+            StartWait::Login => (LifeState::AwaitsLogin.as_str(), None),
+            StartWait::Backoff(pause) => ("backoff", Some(pause)),
+            StartWait::Failed(pause, _) => (LifeState::Failed.as_str(), Some(pause)),
+        };
+        let next_retry = pause.map(|pause| clock::wall_now() + pause);
+        instance.shared().journal().note_fault(NewFault { state, owner, text: &text, next_retry });
         if let StartWait::Failed(wait, reason) = wait {
             let cure = reason.cure(name);
             let until = clock::now() + wait;
@@ -158,6 +166,9 @@ impl Life<'_> {
     /// Records a fault of a server that stays ready.
     pub(super) fn note_fault(&mut self, fault: &UpstreamError) {
         let text = self.record(fault);
+        let (state, owner) = (LifeState::Ready.as_str(), self.further_owner());
+        let new = NewFault { state, owner, text: &text, next_retry: None };
+        self.instance.shared().journal().note_fault(new);
         if let Some(line) = self.faults.note(&text, clock::now()) {
             let owner = self.further_owner();
             tracing::warn!(server = %self.instance.name(), owner, "{line}");
