@@ -3,8 +3,8 @@
 //!
 //! It differs from a restart, whose server takes over, and from `explain`, which makes no call.
 
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -267,10 +267,10 @@ async fn read_answer(mut reply: Reply) -> Result<Answer, String> {
         match reply.next().await {
             Some(Event::Answer(answer)) => return answer.map_err(|failure| failure.to_string()),
             Some(Event::Passing(passing)) => {
-                let read = Cell::new(0);
+                let read = AtomicUsize::new(0);
                 let hold = |bytes: usize| {
-                    read.set(read.get() + bytes);
-                    if read.get() <= MAX_TRIAL_ANSWER_BYTES {
+                    let before = read.fetch_add(bytes, Ordering::Relaxed);
+                    if before + bytes <= MAX_TRIAL_ANSWER_BYTES {
                         return Ok(());
                     }
                     let limit = MAX_TRIAL_ANSWER_BYTES;
