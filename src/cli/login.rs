@@ -272,7 +272,7 @@ async fn answer_browser(
         return show_text(StatusCode::NOT_FOUND, "There is nothing here.");
     }
     let query = request.uri().query().unwrap_or_default();
-    let answer = BrowserAnswer { path, query, browser: None, address: None };
+    let answer = BrowserAnswer { path, query, browser: None, address: None, room: None };
     let finished = grants.finish_login(answer).await;
     let response = match &finished {
         Ok(_) => show_text(StatusCode::OK, "You are logged in. You can close this page."),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::Grants;
+use crate::call::{Grants, Principal};
 
 use super::Identity;
 
@@ -28,5 +28,16 @@ impl Identity {
         let of_key = keys.first().and_then(|key| key.grants.clone());
         let grants = of_key.or_else(|| certified.and_then(|client| client.grants.clone()));
         Some(ClientAccess { grants, has_credential })
+    }
+
+    /// Returns the access of any principal at this time since 1970; `None` for one that may not call
+    /// at all. The grants of a user are in its token.
+    pub fn find_access(&self, principal: &Principal, now: Duration) -> Option<ClientAccess> {
+        let exists = match principal {
+            Principal::Client(name) => return self.client_access(name, now),
+            Principal::User(_) => self.has_principal(principal),
+            Principal::Anonymous => self.is_open(),
+        };
+        exists.then_some(ClientAccess { grants: None, has_credential: false })
     }
 }

@@ -110,6 +110,7 @@ pub use source::unsupported_model::{
 pub use source::{ConfigSource, Environment, SystemEnvironment, check_file_value};
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,6 +121,7 @@ use reader::macros::section;
 use reader::setting::{Section, SectionPart};
 use reader::{ConfigReader, ConfigTable};
 use sections::named_tables::{NamedTables, ServerTables};
+use source::NoEnvironment;
 
 section! {
     /// A whole configuration, as in `gateway.toml`.
@@ -313,6 +315,15 @@ impl ConfigSource {
     /// Returns the lines of all settings.
     pub fn places(&self) -> ConfigPlaces {
         ConfigPlaces::of_text(decode_text(self).0)
+    }
+
+    /// Returns the text, and the byte ranges of its values that are secrets or may contain one.
+    /// Reads no variable and no file, and runs no program.
+    pub fn secret_spans(&self) -> (&str, Vec<Range<usize>>) {
+        let text = decode_text(self).0;
+        let mut reader = ConfigReader::new(&self.folder, &NoEnvironment);
+        read_text(text, &mut reader);
+        (text, reader.hidden)
     }
 }
 

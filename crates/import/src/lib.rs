@@ -41,7 +41,8 @@ pub use error::ImportError;
 pub use foreign::clients::{ClientPlace, KNOWN_CLIENTS, KnownClient, UserFolders, opencode};
 pub use foreign::sources::{ConfigFile, FoundConfig};
 pub use gateway_file::{
-    CompleteEnvironment, GatewayFile, GatewayFileError, GatewaySection, PendingFiles, SettingsCheck,
+    CompleteEnvironment, GatewayFile, GatewayFileError, GatewaySection, PendingFiles,
+    SettingsCheck, replace_gateway_text,
 };
 pub use plan::known::KEY_VARIABLE;
 pub use plan::{ForeignEntry, ReplaceableEntries};

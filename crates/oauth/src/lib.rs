@@ -39,7 +39,7 @@ pub use grants::refusal::{AfterRefusal, MAX_REFUSED_TRIES, RequestRefusal};
 pub use login::connection::{Connection, ConnectionState, RevocationOutcome};
 pub use login::discovery::{NO_DOCUMENT, metadata_places};
 pub use login::terminal::{TerminalLogin, begin_terminal_login};
-pub use login::ticket::{BrowserAnswer, OfferedLogin, TicketOffer};
+pub use login::ticket::{BrowserAnswer, LinkRequest, OfferedLogin, TicketOffer};
 pub use metadata::challenge::{BearerChallenge, find_challenge};
 pub use metadata::parameters::ParameterFault;
 pub use proofs::dpop::DPOP_HEADER;

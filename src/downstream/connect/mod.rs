@@ -23,7 +23,8 @@ use tokio::time::timeout;
 use crate::call::{Client, Failure, Meta, PeerAddress, Principal};
 use crate::codec::body::collect;
 use crate::mcp::{MediaType, ProtocolVersion};
-use crate::oauth::{GrantBook, GrantOwner, LoginFault};
+use crate::oauth::{GrantBook, GrantOwner, LinkRequest, LoginFault};
+use crate::telemetry::audit::RecordRoom;
 
 use super::requests::request::Posted;
 use super::responses::response;
@@ -42,6 +43,8 @@ struct PageRequest {
     query: String,
     headers: HeaderMap,
     form: PageForm,
+    /// Room for the record of a login.
+    room: Option<RecordRoom>,
 }
 
 impl McpService {
@@ -67,16 +70,17 @@ impl McpService {
             return refusal(&failure);
         }
         // Access ends in any case.
-        if !pages::ends_access(own.as_deref())
-            && let Err(failure) = self.gateway.reserve_record()
-        {
-            return refusal(&failure);
-        }
+        let ends_access = pages::ends_access(own.as_deref());
+        let reserved = if ends_access { Ok(None) } else { self.gateway.reserve_record() };
+        let room = match reserved {
+            Ok(room) => room,
+            Err(failure) => return refusal(&failure),
+        };
         if is_post
             && own.as_deref() == Some(GrantBook::CONNECT_PATH)
             && !request.headers().contains_key(header::COOKIE)
         {
-            return self.give_link(request, peer).await;
+            return self.give_link(request, peer, room).await;
         }
         let (head, body) = request.into_parts();
         let Ok(Ok(body)) = timeout(FORM_TIME, collect(body, MAX_FORM_BYTES)).await else {
@@ -87,6 +91,7 @@ impl McpService {
             form: PageForm::parse(&body),
             method: head.method,
             headers: head.headers,
+            room,
         };
         let visitor = Visitor::find(&grants, &snapshot, &page.headers, peer);
         visitor.answer(own.as_deref().unwrap_or_default(), page).await
@@ -94,7 +99,12 @@ impl McpService {
 
     /// Returns a link to the page with a client's connections, for a client with a key or token.
     /// The page shows the servers that it may use, in the profile that the query names.
-    async fn give_link<B: Send>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body> {
+    async fn give_link<B: Send>(
+        &self,
+        request: Request<B>,
+        peer: PeerAddress,
+        room: Option<RecordRoom>,
+    ) -> Response<Body> {
         let mut request = request.map(drop);
         let profile = find_parameter(request.uri().query().unwrap_or_default(), "profile");
         let endpoint = match &*profile {
@@ -121,7 +131,7 @@ impl McpService {
         let client = Client::new(ProtocolVersion::LATEST_MODERN, None, Bytes::from_static(b"{}"));
         let context = visit.context(Arc::new(client), Meta::default());
         self.gateway.offer_connections(&snapshot, &context, &owner);
-        match grants.make_visit_link(owner, peer.addr.ip()) {
+        match grants.make_visit_link(owner, LinkRequest { address: peer.addr.ip(), room }) {
             Ok(link) => {
                 let lasts = GrantBook::VISIT_TIME.as_secs();
                 let told = json!({ "link": link.as_str(), "expires_in": lasts });

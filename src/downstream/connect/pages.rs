@@ -12,6 +12,7 @@ use crate::oauth::{
 };
 use crate::snapshot::SnapshotServer;
 use crate::telemetry::log::SharedFaultLog;
+use crate::telemetry::audit::RecordRoom;
 
 use super::PageRequest;
 use super::html::{Page, escape_html, fault_page, lead_to};
@@ -21,10 +22,13 @@ use crate::downstream::responses::response;
 
 impl Visitor<'_> {
     /// Answers a request for a page of the gateway.
-    pub(super) async fn answer(&self, own: &str, request: PageRequest) -> Response<Body> {
+    pub(super) async fn answer(&self, own: &str, mut request: PageRequest) -> Response<Body> {
         let is_get = request.method == Method::GET;
         let answered = match own {
-            own if GrantBook::is_callback(own) && is_get => self.finish_login(own, &request).await,
+            own if GrantBook::is_callback(own) && is_get => {
+                let room = request.room.take();
+                self.finish_login(own, &request, room).await
+            }
             GrantBook::LINK_PATH if is_get => self.show_offer(&request),
             GrantBook::LINK_PATH => self.judge_answer(&request),
             GrantBook::CONNECT_PATH if is_get => self.show_connections(),
@@ -147,13 +151,14 @@ impl Visitor<'_> {
         &self,
         own: &str,
         request: &PageRequest,
+        room: Option<RecordRoom>,
     ) -> Result<Response<Body>, LoginFault> {
         let browser = self.browser.as_ref().map(|browser| browser.id);
         let (grants, query) = (Arc::clone(self.grants), request.query.clone());
         let (path, address) = (own.to_owned(), Some(self.address));
         // A task of its own: the code is valid for one exchange, even if the browser disconnects.
         let finishing = tokio::spawn(async move {
-            let answer = BrowserAnswer { path: &path, query: &query, browser, address };
+            let answer = BrowserAnswer { path: &path, query: &query, browser, address, room };
             grants.finish_login(answer).await
         });
         let server = finishing.await.unwrap_or(Err(LoginFault::Interrupted))?;

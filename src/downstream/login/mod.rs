@@ -23,7 +23,9 @@ use crate::mcp::{MediaType, media_type_essence};
 use crate::oauth::{FormSender, LoginRelay, LoginRelayFault};
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
-use crate::telemetry::audit::{AuditOperation, OperationActor, OperationOutcome, OperationRecord};
+use crate::telemetry::audit::{
+    AuditOperation, OperationActor, OperationOutcome, OperationRecord, RecordRoom,
+};
 use crate::text::error_chain;
 
 use super::access::caller::own_url;
@@ -78,16 +80,17 @@ impl McpService {
         let host = || own_url(request.uri(), request.headers(), peer);
         let own = snapshot.identity.login_url(relay.issuer(), host);
         let Some(own) = own else { return refusal(&Failure::UnknownEndpoint) };
-        if endpoint != LoginEndpoint::Metadata
-            && let Err(failure) = self.gateway.reserve_record()
-        {
-            return refusal(&failure);
-        }
+        let is_recorded = endpoint != LoginEndpoint::Metadata;
+        let reserved = if is_recorded { self.gateway.reserve_record() } else { Ok(None) };
+        let room = match reserved {
+            Ok(room) => room,
+            Err(failure) => return refusal(&failure),
+        };
         let gateway = &self.gateway;
         let (snapshot, own) = (&snapshot, &own);
         let mut visit = LoginVisit { gateway, snapshot, relay, own, address: ip, client_id: None };
         let answered = visit.answer(endpoint, request).await;
-        visit.audit(endpoint, answered.as_ref());
+        visit.audit(endpoint, answered.as_ref(), room);
         answered.unwrap_or_else(|fault| {
             let (issuer, reason) = (relay.issuer(), error_chain(&fault));
             tracing::debug!(%issuer, client = %peer.addr, reason, "login not relayed");
@@ -136,7 +139,12 @@ impl LoginVisit<'_> {
 
     /// Records the request and its outcome in the audit log. Codes, tokens and secrets are no part
     /// of it.
-    fn audit(&self, endpoint: LoginEndpoint, answered: Result<&Response<Body>, &LoginRelayFault>) {
+    fn audit(
+        &self,
+        endpoint: LoginEndpoint,
+        answered: Result<&Response<Body>, &LoginRelayFault>,
+        room: Option<RecordRoom>,
+    ) {
         let Some(endpoint) = endpoint.label() else { return };
         let (outcome, reason) = match answered {
             Ok(response) if response.status().as_u16() < 400 => (OperationOutcome::Ok, None),
@@ -147,13 +155,14 @@ impl LoginVisit<'_> {
             },
         };
         let (issuer, client_id) = (self.relay.issuer().as_str(), self.client_id.as_deref());
-        self.gateway.audit.record_operation(&OperationRecord {
+        let record = OperationRecord {
             operation: AuditOperation::Relay { issuer, endpoint, client_id },
             actor: OperationActor::Visitor,
             address: Some(self.address),
             outcome,
             reason,
-        });
+        };
+        self.gateway.audit.record_operation_in(room, &record);
     }
 
     fn note_client(&mut self, form: &str) {

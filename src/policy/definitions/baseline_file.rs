@@ -122,11 +122,20 @@ impl BaselineFolder {
         server: &ServerName,
         digests: &[String],
     ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
-        let approve = |record: &mut BaselineRecord| {
-            let names = record.names_pending_in(digests);
-            if names.is_empty() { Vec::new() } else { record.approve(&names) }
-        };
-        self.edit(server, approve).map(|(_, approved)| approved)
+        self.edit(server, |record| record.approve_forms(digests)).map(|(_, approved)| approved)
+    }
+
+    /// Rejects the pending forms of a server with these digests, in hexadecimal digits. They stay
+    /// held, and are not reported any more.
+    ///
+    /// # Errors
+    /// [`BaselineError`].
+    pub fn reject_forms(
+        &self,
+        server: &ServerName,
+        digests: &[String],
+    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
+        self.edit(server, |record| record.reject_forms(digests)).map(|(_, rejected)| rejected)
     }
 
     /// Applies changes to the baseline of a server, and returns the result.

@@ -55,6 +55,8 @@ pub struct ScreenedDefinition {
     pub digest: DefinitionDigest,
     /// True if clients do not see it.
     pub held: bool,
+    /// True if an operator has rejected it: nothing has to be decided.
+    pub rejected: bool,
     /// The reasons, at least one.
     pub reasons: Vec<ScreenReason>,
 }
@@ -81,7 +83,15 @@ pub(super) fn judge(
         return None;
     }
     let (kind, native, digest) = (one.kind, one.native.clone(), one.digest());
-    Some(ScreenedDefinition { kind, native, digest, held, reasons })
+    let rejected = held && is_rejected(baseline, one);
+    Some(ScreenedDefinition { kind, native, digest, held, rejected, reasons })
+}
+
+/// Returns true if an operator has rejected this form.
+fn is_rejected(baseline: &BaselineState, one: &ListedDefinition<'_>) -> bool {
+    let BaselineState::Known(record) = baseline else { return false };
+    let known = record.find(one.kind, one.native.as_str());
+    known.is_some_and(|known| known.find_rejected(one.digest()).is_some())
 }
 
 /// Returns the findings of a scan in a definition and, compared with those of other servers, in its

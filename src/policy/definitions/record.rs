@@ -52,6 +52,9 @@ pub struct PendingForm {
     /// Its canonical form; `None` in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Value>,
+    /// True if an operator has rejected it: it stays held, and is not reported any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rejected: bool,
 }
 
 /// Reasons to accept a form.
@@ -143,27 +146,54 @@ impl BaselineRecord {
 
     /// Approves the pending forms of the definitions with these names, or of all; returns their
     /// kinds and names. Forms that were accepted before stay so: another client may have them.
+    /// Rejected forms are approved by their digests only.
     pub fn approve(&mut self, names: &[String]) -> Vec<(DefinitionKind, String)> {
-        let mut approved = Vec::new();
+        let is_meant = |name: &String| names.is_empty() || names.contains(name);
+        self.edit_pending(is_meant, |pinned| pinned.approve_pending(|form| !form.rejected))
+    }
+
+    /// Approves the pending forms with these digests. A name with another form that waits is left
+    /// out: approval is by name.
+    pub(super) fn approve_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
+        let names = self.names_pending_in(digests);
+        let is_meant = |name: &String| names.contains(name);
+        let has_digest = |form: &PendingForm| digests.contains(&form.sha256.to_string());
+        self.edit_pending(is_meant, |pinned| pinned.approve_pending(has_digest))
+    }
+
+    /// Rejects the pending forms with these digests; returns the kinds and names of those that were
+    /// not rejected before.
+    pub(super) fn reject_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
+        let has_digest = |form: &PendingForm| digests.contains(&form.sha256.to_string());
+        self.edit_pending(|_| true, |pinned| pinned.reject_pending(has_digest))
+    }
+
+    /// Edits the definitions with these names. Returns the kinds and names of those that have
+    /// changed.
+    fn edit_pending(
+        &mut self,
+        is_meant: impl Fn(&String) -> bool,
+        edit: impl Fn(&mut PinnedDefinition) -> bool,
+    ) -> Vec<(DefinitionKind, String)> {
+        let mut edited = Vec::new();
         for kind in DefinitionKind::ALL {
             let Some(definitions) = self.0.get_mut(kind.member()) else { continue };
             for (name, pinned) in definitions {
-                let is_meant = names.is_empty() || names.contains(name);
-                if is_meant && pinned.approve_pending() {
-                    approved.push((kind, name.clone()));
+                if is_meant(name) && edit(pinned) {
+                    edited.push((kind, name.clone()));
                 }
             }
         }
-        approved
+        edited
     }
 
-    /// Returns the names with pending forms, if all of these have one of the digests, in any kind:
-    /// approval is by name.
-    pub(super) fn names_pending_in(&self, digests: &[String]) -> Vec<String> {
+    /// Returns the names with pending forms, if all of these have one of the digests, in any kind.
+    /// Rejected forms wait no longer, and need not have one.
+    fn names_pending_in(&self, digests: &[String]) -> Vec<String> {
         let mut names: BTreeMap<&str, bool> = BTreeMap::new();
         for (_, name, pinned) in self.definitions() {
             for form in &pinned.pending {
-                let is_meant = digests.contains(&form.sha256.to_string());
+                let is_meant = form.rejected || digests.contains(&form.sha256.to_string());
                 *names.entry(name).or_insert(true) &= is_meant;
             }
         }
@@ -231,12 +261,14 @@ impl BaselineRecord {
         if pinned.accepted.iter().any(is_approved) {
             return;
         }
-        pinned.pending.retain(|form| form.sha256 != key.sha256);
+        let is_same = |form: &PendingForm| form.sha256 == key.sha256;
+        let rejected = pinned.pending.iter().any(|form| is_same(form) && form.rejected);
+        pinned.pending.retain(|form| !is_same(form));
         if pinned.pending.len() >= MAX_PENDING_FORMS {
             pinned.pending.remove(0);
         }
         let (sha256, definition) = (key.sha256, key.definition);
-        pinned.pending.push(PendingForm { sha256, reasons, definition });
+        pinned.pending.push(PendingForm { sha256, reasons, definition, rejected });
     }
 
     fn mark_served(&mut self, kind: DefinitionKind, name: String) {
@@ -250,7 +282,8 @@ impl BaselineRecord {
     fn withdraw(&mut self, key: &DefinitionKey) {
         let Some(definitions) = self.0.get_mut(key.kind.member()) else { return };
         let Some(pinned) = definitions.get_mut(&key.name) else { return };
-        pinned.pending.retain(|form| form.sha256 != key.sha256);
+        // A rejection holds also when the server lists the form again.
+        pinned.pending.retain(|form| form.rejected || form.sha256 != key.sha256);
         if !pinned.has_forms() && !pinned.served {
             definitions.remove(&key.name);
         }
@@ -269,12 +302,30 @@ impl PinnedDefinition {
         self.accepted.iter().find(|form| form.sha256 == digest)
     }
 
-    /// Approves its pending forms. Returns false if there are none.
-    fn approve_pending(&mut self) -> bool {
-        if self.pending.is_empty() {
+    /// Returns the pending form with this digest, if an operator has rejected it.
+    pub(super) fn find_rejected(&self, digest: DefinitionDigest) -> Option<&PendingForm> {
+        self.pending.iter().find(|form| form.sha256 == digest && form.rejected)
+    }
+
+    /// Rejects its pending forms that are meant. Returns false if there are none.
+    fn reject_pending(&mut self, is_meant: impl Fn(&PendingForm) -> bool) -> bool {
+        let mut has_changed = false;
+        for form in self.pending.iter_mut().filter(|form| !form.rejected) {
+            form.rejected = is_meant(form);
+            has_changed |= form.rejected;
+        }
+        has_changed
+    }
+
+    /// Approves its pending forms that are meant. Returns false if there are none.
+    fn approve_pending(&mut self, is_meant: impl Fn(&PendingForm) -> bool) -> bool {
+        let all = std::mem::take(&mut self.pending);
+        let (meant, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|form| is_meant(form));
+        self.pending = others;
+        if meant.is_empty() {
             return false;
         }
-        for form in std::mem::take(&mut self.pending) {
+        for form in meant {
             let PendingForm { sha256, definition, .. } = form;
             self.accepted.retain(|known| known.sha256 != sha256);
             self.accepted.push(PinnedForm { sha256, basis: PinBasis::Approved, definition });

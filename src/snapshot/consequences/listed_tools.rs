@@ -10,12 +10,10 @@ use crate::call::{Context, Endpoint, NativeName, Principal, ProfileName, ServerN
 use crate::catalog::{CacheScope, Kind};
 use crate::clock;
 use crate::config::{Config, ProfileConfig};
-use crate::identity::Identity;
+use crate::identity::{ClientAccess, Identity};
 use crate::policy::Authorization;
 use crate::snapshot::views::view_cache::{ScreenedLists, ViewLimits, profile};
 use crate::snapshot::{Snapshot, View};
-
-use super::KnownCaller;
 
 /// The changes of the tools that a client sees in a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -92,7 +90,8 @@ impl Snapshot {
     fn tools_of(&self, rules: &ToolRules<'_>, client: &Principal, name: &ProfileName) -> ToolNames {
         let found = profile(rules.config, name.as_str());
         let exists = found.is_some() || name.as_str() == ProfileName::DEFAULT;
-        let Some(KnownCaller { grants }) = find_caller(rules, client).filter(|_| exists) else {
+        let access = rules.identity.find_access(client, clock::unix_now());
+        let Some(ClientAccess { grants, .. }) = access.filter(|_| exists) else {
             return ToolNames::new();
         };
         if !rules.identity.allows(client, name.as_str()) {
@@ -136,19 +135,6 @@ impl Snapshot {
         let limits = ViewLimits { profile: found, ..ViewLimits::default() };
         let view = self.hypothetical_view(config, limits);
         Some(self.token_ledger().count_list(view.catalog.list(Kind::Tools)))
-    }
-}
-
-/// Returns a client as the configuration knows it, if it has it.
-fn find_caller(rules: &ToolRules<'_>, client: &Principal) -> Option<KnownCaller> {
-    match client {
-        Principal::Client(name) => {
-            let access = rules.identity.client_access(name, clock::unix_now())?;
-            Some(KnownCaller { grants: access.grants })
-        }
-        Principal::Anonymous | Principal::User(_) => {
-            (!rules.config.authenticates()).then_some(KnownCaller { grants: None })
-        }
     }
 }
 

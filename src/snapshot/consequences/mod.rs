@@ -13,12 +13,10 @@ mod tests;
 pub use listed_tools::{ClientToolChanges, ProfileTokenChange};
 pub use replay::{CallReplay, ChangedDecision, RecordedCall, ReplayReport};
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::call::{Grants, ServerName};
+use crate::call::ServerName;
 use crate::config::Config;
 use crate::upstream::InstanceScope;
 
@@ -50,12 +48,6 @@ pub struct AffectedServer {
     pub sessions: usize,
     /// Calls in flight.
     pub calls: u32,
-}
-
-/// A caller whom a configuration knows.
-pub(super) struct KnownCaller {
-    /// The grants of its key or token, if the configuration limits them.
-    pub(super) grants: Option<Arc<Grants>>,
 }
 
 impl Snapshot {

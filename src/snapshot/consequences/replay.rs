@@ -13,11 +13,9 @@ use crate::call::{Context, Endpoint, NativeName, Principal, ProfileName, ServerN
 use crate::catalog::{Kind, Selection};
 use crate::clock;
 use crate::config::Config;
-use crate::identity::Identity;
+use crate::identity::{ClientAccess, Identity};
 use crate::policy::{Authorization, RecordedDecision, RecordedElement, ScopeRules};
 use crate::snapshot::views::view_cache::profile;
-
-use super::KnownCaller;
 
 /// A call of a tool in the audit log: the members of a record that decide.
 #[derive(Debug, Deserialize)]
@@ -181,9 +179,8 @@ impl<'a> ReplayedConfig<'a> {
 
     fn decide(&self, call: &KnownCall<'_>) -> Replayed {
         let refused = |rule: &str| Replayed::Refused { rule: rule.to_owned() };
-        let Some(KnownCaller { grants }) = self.find_caller(&call.principal) else {
-            return refused("clients");
-        };
+        let access = self.identity.find_access(&call.principal, clock::unix_now());
+        let Some(ClientAccess { grants, .. }) = access else { return refused("clients") };
         if !self.identity.allows(&call.principal, call.profile) {
             return refused("clients");
         }
@@ -222,19 +219,6 @@ impl<'a> ReplayedConfig<'a> {
                 rule: rule.map_or("policy.rules".to_owned(), |it| it.to_string()),
             },
             RecordedDecision::NeedsArguments => Replayed::NeedsArguments,
-        }
-    }
-
-    /// Returns a caller as the configuration knows it, if it may call at all.
-    fn find_caller(&self, principal: &Principal) -> Option<KnownCaller> {
-        let without_grants = KnownCaller { grants: None };
-        match principal {
-            Principal::Client(name) => {
-                let access = self.identity.client_access(name, clock::unix_now())?;
-                Some(KnownCaller { grants: access.grants })
-            }
-            Principal::User(_) => self.identity.has_principal(principal).then_some(without_grants),
-            Principal::Anonymous => (!self.config.authenticates()).then_some(without_grants),
         }
     }
 }

@@ -115,6 +115,34 @@ impl Environment for SystemEnvironment {
     }
 }
 
+/// Stands in for the system where values do not matter.
+pub(crate) struct NoEnvironment;
+
+impl Environment for NoEnvironment {
+    fn variable(&self, _: &str) -> Option<OsString> {
+        Some(PLACEHOLDER_VALUE.into())
+    }
+
+    fn text(&self, _: &Path) -> Result<String, FileError> {
+        Ok(PLACEHOLDER_VALUE.to_owned())
+    }
+
+    fn output(&self, _: &str) -> Result<String, CommandFault> {
+        Ok(PLACEHOLDER_VALUE.to_owned())
+    }
+
+    fn model_file(&self, _: &Path, _: usize) -> Result<Vec<u8>, FileError> {
+        Err(FileError::Empty)
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        None
+    }
+}
+
+/// Value of every reference in [`NoEnvironment`].
+const PLACEHOLDER_VALUE: &str = "0";
+
 /// Returns the contents of a file as the value of a `${file:…}`.
 ///
 /// # Errors

@@ -281,6 +281,17 @@ impl GatewayFile {
     }
 }
 
+/// Replaces the text of a configuration file, and keeps the previous version. The caller has checked
+/// the text. The previous one need not be valid.
+///
+/// # Errors
+/// [`EditedFileError`].
+pub fn replace_gateway_text(path: &Path, text: &str) -> Result<WriteOutcome, EditedFileError> {
+    let file = EditedFile::open(path, ConfigSource::MAX_LEN)?;
+    let max_backups = MAX_GATEWAY_BACKUPS;
+    file.write_with(text, &WriteRules { mode: FileMode::Kept, max_backups, created: &[] })
+}
+
 /// Maximum number of previous versions of the configuration that are kept.
 const MAX_GATEWAY_BACKUPS: usize = 5;
 

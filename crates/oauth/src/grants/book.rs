@@ -15,7 +15,7 @@ use url::Url;
 use trunkline_config::ClientConfig;
 use trunkline_core::clock;
 use trunkline_protocol::call::{CallerToken, Named, Principal, ServerName};
-use trunkline_telemetry::audit::{AuditTrail, OperationRecord};
+use trunkline_telemetry::audit::{AuditTrail, OperationRecord, RecordRoom};
 
 use crate::vault::Vault;
 
@@ -221,8 +221,16 @@ impl GrantBook {
     }
 
     pub(crate) fn record_operation(&self, record: &OperationRecord<'_>) {
+        self.record_operation_in(None, record);
+    }
+
+    pub(crate) fn record_operation_in(
+        &self,
+        room: Option<RecordRoom>,
+        record: &OperationRecord<'_>,
+    ) {
         if let Some(trail) = self.audit.get() {
-            trail.record_operation(record);
+            trail.record_operation_in(room, record);
         }
     }
 

@@ -11,18 +11,18 @@ use trunkline_telemetry::audit::{
 use crate::fault::LoginFault;
 use crate::grants::book::{GrantBook, GrantSlot};
 use crate::grants::grant::GrantOwner;
+use crate::login::ticket::{BrowserAnswer, LinkRequest};
 
 impl GrantBook {
-    /// Records that a link was issued to its owner. Without a server, it leads to the owner's
-    /// logins.
+    /// Records that a link to a login at a server was issued to its owner.
     pub(super) fn audit_link(
         &self,
         owner: &GrantOwner,
-        server: Option<&ServerName>,
+        server: &ServerName,
         address: Option<IpAddr>,
     ) {
         let name = owner.client_name().map(|name| &**name);
-        let server = server.map(ServerName::as_str);
+        let server = Some(server.as_str());
         self.record_operation(&OperationRecord {
             operation: AuditOperation::LoginLink { owner: name, server },
             actor: name.map_or(OperationActor::Gateway, OperationActor::Client),
@@ -32,24 +32,39 @@ impl GrantBook {
         });
     }
 
-    /// Records the response to a login, and its outcome. `slot` is missing if the response belongs
-    /// to no login.
+    /// Records that a link to an owner's logins was issued, in the room that was reserved for it.
+    pub(super) fn audit_visit_link(&self, owner: &GrantOwner, request: LinkRequest) {
+        let LinkRequest { address, room } = request;
+        let name = owner.client_name().map(|name| &**name);
+        let record = OperationRecord {
+            operation: AuditOperation::LoginLink { owner: name, server: None },
+            actor: name.map_or(OperationActor::Gateway, OperationActor::Client),
+            address: Some(address),
+            outcome: OperationOutcome::Ok,
+            reason: None,
+        };
+        self.record_operation_in(room, &record);
+    }
+
+    /// Records the response to a login, and its outcome, in the room that was reserved for it. `slot`
+    /// is missing if the response belongs to no login.
     pub(super) fn audit_login(
         &self,
         slot: Option<&Arc<GrantSlot>>,
-        address: Option<IpAddr>,
+        brought: BrowserAnswer<'_>,
         fault: Option<&LoginFault>,
     ) {
         let key = slot.map(|slot| &slot.key);
         let owner = key.and_then(|key| key.owner.client_name()).map(|name| &**name);
         let server = key.map(|key| key.place.server.as_str());
-        self.record_operation(&OperationRecord {
+        let record = OperationRecord {
             operation: AuditOperation::Login { owner, server },
             actor: OperationActor::Visitor,
-            address,
+            address: brought.address,
             outcome: outcome_of(fault),
             reason: fault.map(LoginFault::label),
-        });
+        };
+        self.record_operation_in(brought.room, &record);
     }
 
     /// Records the revocation of a login, and its outcome.

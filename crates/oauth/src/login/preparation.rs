@@ -175,7 +175,7 @@ impl ServerAuthorizer {
         let link = LoginLink { url, ticket, until, challenge: known.challenge.clone() };
         *slot.link.lock() = Some(link.clone());
         let address = *slot.address.lock();
-        self.book.audit_link(&slot.key.owner, Some(&self.place.server), address);
+        self.book.audit_link(&slot.key.owner, &self.place.server, address);
         tracing::info!(
             target: "trunkline::upstream::credentials::login::preparation",
             server = %self.place.server,

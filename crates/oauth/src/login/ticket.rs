@@ -12,6 +12,7 @@ use url::Url;
 use trunkline_core::clock;
 use trunkline_core::text::error_chain;
 use trunkline_protocol::call::ServerName;
+use trunkline_telemetry::audit::RecordRoom;
 
 use crate::fault::LoginFault;
 use crate::grants::book::GrantBook;
@@ -25,7 +26,7 @@ use crate::proofs::pkce::{CodeVerifier, draw_text};
 use crate::proofs::token::TokenGrant;
 
 /// A response to a login, as a browser delivers it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct BrowserAnswer<'a> {
     /// Path of the request, below the gateway's URL.
     pub path: &'a str,
@@ -35,6 +36,17 @@ pub struct BrowserAnswer<'a> {
     pub browser: Option<BrowserId>,
     /// Address of the browser, if it is known.
     pub address: Option<IpAddr>,
+    /// Room for the record of the login.
+    pub room: Option<RecordRoom>,
+}
+
+/// A request for a link.
+#[derive(Debug)]
+pub struct LinkRequest {
+    /// The address that it comes from.
+    pub address: IpAddr,
+    /// Room for the record of the link.
+    pub room: Option<RecordRoom>,
 }
 
 /// Purpose of a link.
@@ -65,12 +77,16 @@ impl GrantBook {
     ///
     /// # Errors
     /// [`LoginFault`] if browsers cannot reach the gateway.
-    pub fn make_visit_link(&self, owner: GrantOwner, address: IpAddr) -> Result<Url, LoginFault> {
+    pub fn make_visit_link(
+        &self,
+        owner: GrantOwner,
+        request: LinkRequest,
+    ) -> Result<Url, LoginFault> {
         let ticket = draw_text()?;
         let link = self.link_of(&ticket)?;
-        let entry = owner.entry_at(address, OWNER_SHARE);
+        let entry = owner.entry_at(request.address, OWNER_SHARE);
         let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
-        self.audit_link(new.owner(), None, Some(address));
+        self.audit_visit_link(new.owner(), request);
         self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
         Ok(link)
     }
@@ -162,12 +178,12 @@ impl GrantBook {
             Ok(answered) => answered,
             Err(fault) => {
                 let fault = fault.into();
-                self.audit_login(None, brought.address, Some(&fault));
+                self.audit_login(None, brought, Some(&fault));
                 return Err(fault);
             }
         };
         let finished = self.exchange_answer(answer, &login, &brought).await;
-        self.audit_login(Some(&login.prepared.slot), brought.address, finished.as_ref().err());
+        self.audit_login(Some(&login.prepared.slot), brought, finished.as_ref().err());
         finished
     }
 

@@ -207,7 +207,12 @@ impl AuditTrail {
 
     /// Writes the record of an operation. Never waits.
     pub fn record_operation(&self, record: &OperationRecord<'_>) {
-        self.push(None, None, record.share(), |id, time, _, json| {
+        self.record_operation_in(None, record);
+    }
+
+    /// Writes the record of an operation into the room that was reserved for it. Never waits.
+    pub fn record_operation_in(&self, room: Option<RecordRoom>, record: &OperationRecord<'_>) {
+        self.push(None, room, record.share(), |id, time, _, json| {
             record.write_json(id, time, json);
         });
     }
@@ -295,11 +300,16 @@ impl AuditTrail {
         Ok(())
     }
 
-    /// Waits until the sink of new settings was tried, for this time at most. Blocks.
-    pub fn await_sink(&self, within: Duration) {
-        if self.is_on() {
-            self.0.writer.await_attempt(within);
+    /// Waits until the sink of new settings was tried, for this time at most. Blocks. Returns the
+    /// reason that records cannot be written to it.
+    pub fn await_sink(&self, within: Duration) -> Option<String> {
+        if !self.is_on() {
+            return None;
         }
+        if self.0.writer.await_attempt(within) {
+            return self.0.writer.snapshot().fault;
+        }
+        Some(format!("it does not answer within {within:?}"))
     }
 
     /// Requests that the file is opened again, because another program has moved it.

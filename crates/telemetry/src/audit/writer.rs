@@ -54,9 +54,11 @@ impl WriterState {
         self.report.lock().is_untried = true;
     }
 
-    /// Waits until the sink of new settings was tried, for this time at most.
-    pub(super) fn await_attempt(&self, within: Duration) {
-        self.tried.wait_while_for(&mut self.report.lock(), |report| report.is_untried, within);
+    /// Waits until the sink of new settings was tried, for this time at most. Returns false if it was
+    /// not.
+    pub(super) fn await_attempt(&self, within: Duration) -> bool {
+        let mut report = self.report.lock();
+        !self.tried.wait_while_for(&mut report, |report| report.is_untried, within).timed_out()
     }
 }
 

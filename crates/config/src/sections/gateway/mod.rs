@@ -128,8 +128,9 @@ section! {
             /// The folder in which the last known lists of servers are kept, so that the next start
             /// serves them before the servers are ready. No other user may be able to write to it;
             /// the files are sealed with `state_keys`, or else with a key in the folder. `"auto"`
-            /// is the user's cache folder for `trunkline stdio` and `"off"` for `trunkline serve`.
-            /// Read at the start.
+            /// is the user's cache folder for `trunkline stdio` and `"off"` for `trunkline serve`. The
+            /// last ten applied versions of the configuration are kept there, too, as they are in
+            /// the file. Read at the start.
             state_dir: StateDir as StateDirSetting = "auto",
             /// The users of children with a sandbox, for a gateway that runs as root: each server has one of
             /// these numbers as its user and group, the same at every start, and a folder of its own in

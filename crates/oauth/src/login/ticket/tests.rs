@@ -26,7 +26,8 @@ fn link(book: &GrantBook, client: &str, address: [u8; 4]) -> String {
         "" => GrantOwner::Gateway,
         name => GrantOwner::Client(Principal::Client(name.into())),
     };
-    let link = book.make_visit_link(owner, address.into()).unwrap();
+    let link =
+        book.make_visit_link(owner, LinkRequest { address: address.into(), room: None }).unwrap();
     link.query_pairs().next().unwrap().1.into_owned()
 }
 
@@ -122,7 +123,7 @@ async fn an_answer_that_comes_after_the_time_of_its_login_is_refused() {
     tokio::time::advance(servers[0].login_time()).await;
     let query = format!("code=c&state={state}");
     let path = GrantBook::CALLBACK_PATH;
-    let answer = BrowserAnswer { path, query: &query, browser: None, address: None };
+    let answer = BrowserAnswer { path, query: &query, browser: None, address: None, room: None };
     let fault = book.finish_login(answer).await.unwrap_err();
     assert!(matches!(fault, LoginFault::Answer(AuthorizationAnswerError::UnknownState)), "{fault}");
 }

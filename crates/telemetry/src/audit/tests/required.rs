@@ -111,3 +111,39 @@ fn reserved_room_is_kept_for_its_record_and_freed_with_it() {
     trail.finish(Duration::from_secs(10));
     assert!(lines(&path).iter().any(|record| record["tool"] == "mine"));
 }
+
+#[test]
+fn the_record_of_a_login_is_kept_in_the_room_that_was_reserved_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let small = AuditSettings { queue_size: 9000, ..to_file(&path, ONE_FILE, ChainMode::Off) };
+    let (trail, counts) = started(required(small));
+    assert_eq!(trail.await_sink(Duration::from_secs(10)), None);
+    let room = trail.reserve_room().unwrap();
+    let other = trail.reserve_room().unwrap();
+    until(|| {
+        write(&trail, &["other"; 20]);
+        counts.of(AuditFate::Dropped) > 0
+    });
+    let dropped = counts.of(AuditFate::Dropped);
+    let login = OperationRecord {
+        operation: AuditOperation::Login { owner: None, server: None },
+        actor: OperationActor::Visitor,
+        address: None,
+        outcome: OperationOutcome::Ok,
+        reason: None,
+    };
+    trail.record_operation_in(room, &login);
+    assert_eq!(counts.of(AuditFate::Dropped), dropped);
+    drop(other);
+    let is_login = |record: &Value| record["operation"] == "login";
+    until(|| lines(&path).iter().any(is_login));
+}
+
+#[test]
+fn a_sink_that_cannot_be_opened_is_reported_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trail, _) = started(to_file(&folder.path().join("no/a"), ONE_FILE, ChainMode::Off));
+    let fault = trail.await_sink(Duration::from_secs(10)).unwrap();
+    assert!(fault.contains("No such file"), "{fault}");
+}
