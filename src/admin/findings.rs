@@ -153,9 +153,10 @@ fn guard_findings(server: &ServerStatus) -> Vec<Finding> {
         let cure = "restore the file of accepted definitions";
         found.push(Finding::error(&subject, fault, cure));
     }
-    if server.definitions.held > 0 {
-        let text = format!("{} of its definitions are held", server.definitions.held);
-        let cure = "trunkline pin diff, then trunkline pin approve";
+    let undecided = server.definitions.held - server.definitions.rejected;
+    if undecided > 0 {
+        let text = format!("{undecided} of its definitions are held");
+        let cure = "trunkline pin diff, then trunkline pin approve or reject";
         found.push(Finding::warning(&subject, &text, cure));
     }
     found

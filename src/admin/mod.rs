@@ -21,10 +21,11 @@
 //! credentials, a header or an environment.
 
 pub(crate) mod api;
+mod audit_log;
+mod configuration;
 mod definitions;
 mod expiries;
 mod findings;
-mod plans;
 mod ready;
 mod reason;
 mod refresh;
@@ -53,17 +54,21 @@ pub(crate) use api::{
     API_PATH, CountedServer, CountedTool, ProfileListing, ScanFinding, ScanReport, ToolListing,
     UnlistedServer,
 };
+pub use configuration::{
+    AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,
+    FileOnDisk, LoadedFile, PlanError, PlanSubject, ReloadAnswer, ReloadControl, ReloadRequest,
+    RunningConfiguration, VersionDocument, VersionError,
+};
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
 use findings::limit_status;
 pub use findings::{Finding, FindingLevel};
-pub use plans::{ConfigPlan, PlanError, ReloadAnswer, ReloadControl, ReloadRequest};
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
+pub use report::StatusReport;
 pub(crate) use report::wall_time;
-pub use report::{LoadedFile, StatusReport};
 pub use socket_paths::{socket_candidates, socket_path, stable_path};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,

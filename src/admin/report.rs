@@ -3,7 +3,6 @@
 mod servers;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
@@ -15,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::{Catalog, Kind};
 use crate::clock;
-use crate::config::{ClientConfig, ClientKey, Config, ConfigPlaces};
+use crate::config::{ClientConfig, ClientKey, Config};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::identity::{ApiKey, TokenIssuer};
@@ -23,19 +22,19 @@ use crate::pipeline::{CallExplanation, CallQuery, Gateway};
 use crate::snapshot::{EmbedderReport, Snapshot};
 use crate::telemetry::SinkReport;
 use crate::telemetry::audit::AuditOverview;
-use crate::telemetry::metrics::{ExpiryTime, ReloadOutcome};
+use crate::telemetry::metrics::ExpiryTime;
 use crate::text::{error_chain, escape_controls};
 use crate::upstream::ElementChanges;
 
+use super::configuration::ConfigurationNotes;
 use super::definitions::{definition_digests, quoted_tag};
 use super::expiries::running_expiries;
 use super::findings::find_findings;
 use super::tools::profile_status;
 use super::{
-    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
-    DefinitionDigestStatus, EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, IssuerStatus,
-    KeyStatus, RefreshReport, RefreshRequestError, ReloadControl, ReloadStatus, SinkStatus, Status,
-    StatusSource, ToolsPage,
+    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, DefinitionDigestStatus,
+    EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, IssuerStatus, KeyStatus, RefreshReport,
+    RefreshRequestError, ReloadControl, SinkStatus, Status, StatusSource, ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -44,30 +43,9 @@ pub struct StatusReport {
     pub(super) mcp: Arc<McpService>,
     started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
-    loads: Notify,
+    pub(super) loads: Notify,
     /// Reads the configuration file, in a process that has one.
     pub(super) control: OnceLock<Weak<dyn ReloadControl>>,
-}
-
-/// The file of a configuration that is loaded.
-#[derive(Debug, Default)]
-pub struct LoadedFile {
-    /// Its [`ConfigSource::digest`](crate::config::ConfigSource::digest).
-    pub digest: String,
-    /// The lines of its settings.
-    pub places: ConfigPlaces,
-    /// Expiries of certificates and keys.
-    pub expiries: Vec<Expiry>,
-}
-
-#[derive(Default)]
-struct ConfigurationNotes {
-    path: String,
-    file: LoadedFile,
-    /// Expiries of CA certificates for servers and issuers.
-    authorities: Vec<Expiry>,
-    last_reload: Option<ReloadStatus>,
-    draining: bool,
 }
 
 impl StatusReport {
@@ -76,16 +54,6 @@ impl StatusReport {
         let (notes, loads) = (Mutex::default(), Notify::new());
         let control = OnceLock::new();
         Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes, loads, control })
-    }
-
-    /// Notes the file that the configuration came from.
-    pub fn loaded(&self, path: &Path, file: LoadedFile) {
-        let mut notes = self.notes();
-        notes.path = path.display().to_string();
-        notes.file = file;
-        drop(notes);
-        self.show_expiries();
-        self.loads.notify_one();
     }
 
     /// Waits until a file was loaded after the last wait.
@@ -125,7 +93,7 @@ impl StatusReport {
     }
 
     /// Shows the calendar in the metrics.
-    fn show_expiries(&self) {
+    pub(super) fn show_expiries(&self) {
         let time = |expiry: Expiry| ExpiryTime {
             kind: expiry.kind.label(),
             at: expiry.at.as_duration().as_secs_f64(),
@@ -141,37 +109,13 @@ impl StatusReport {
         self.gateway.audit.sink().into_iter().chain(events).collect()
     }
 
-    /// Returns the digest of the file in force.
-    pub fn loaded_digest(&self) -> String {
-        self.notes().file.digest.clone()
-    }
-
-    /// Notes the outcome of a reload, with its faults, or the protections that it weakens.
-    pub fn reloaded(&self, outcome: ReloadOutcome, faults: Vec<String>, losses: Vec<String>) {
-        let is_refused = outcome == ReloadOutcome::Refused;
-        let accept = is_refused.then(|| format!("kill -HUP {}, or a restart", std::process::id()));
-        let at = Timestamp::now();
-        self.notes().last_reload = Some(ReloadStatus { at, outcome, faults, losses, accept });
-    }
-
     /// Notes that the gateway is stopping.
     pub fn draining(&self) {
         self.notes().draining = true;
     }
 
-    fn notes(&self) -> MutexGuard<'_, ConfigurationNotes> {
+    pub(super) fn notes(&self) -> MutexGuard<'_, ConfigurationNotes> {
         self.notes.lock()
-    }
-
-    fn configuration(&self, snapshot: &Snapshot) -> ConfigurationStatus {
-        let notes = self.notes();
-        ConfigurationStatus {
-            path: notes.path.clone(),
-            digest: notes.file.digest.clone(),
-            loaded_at: time(self.gateway.snapshots.loaded_at()),
-            generation: snapshot.generation,
-            last_reload: notes.last_reload.clone(),
-        }
     }
 }
 
@@ -316,7 +260,7 @@ pub(crate) fn wall_time() -> Timestamp {
     time(clock::wall_now())
 }
 
-fn time(at: SystemTime) -> Timestamp {
+pub(super) fn time(at: SystemTime) -> Timestamp {
     Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

@@ -387,6 +387,8 @@ pub struct DefinitionStatus {
     pub fault: Option<String>,
     /// Number of definitions that clients do not see until they are approved.
     pub held: usize,
+    /// Number of held definitions that an operator has rejected.
+    pub rejected: usize,
     /// Number of definitions that are reported only.
     pub reported: usize,
     /// The first of both kinds.
@@ -404,6 +406,8 @@ pub struct DefinitionFinding {
     pub sha256: String,
     /// True if clients do not see it.
     pub held: bool,
+    /// True if an operator has rejected it: it stays held.
+    pub rejected: bool,
     /// The reasons.
     pub reasons: Vec<String>,
 }

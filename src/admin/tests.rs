@@ -70,6 +70,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
             scan: "hold",
             fault: None,
             held: 0,
+            rejected: 0,
             reported: 0,
             found: Vec::new(),
         },

@@ -1,6 +1,7 @@
 //! `trunkline audit`: reads audit logs.
 
 pub(crate) mod records;
+mod show;
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -28,6 +29,16 @@ pub(super) enum AuditCommand {
     /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, such as
     /// one without the key of a keyed chain, 3 if a file cannot be read.
     Verify(VerifyArgs),
+    /// Show the newest records of the running gateway that match
+    ///
+    /// Exit codes: 0, 1 if the log is not a file, 2 for an invalid command line, 3 if no gateway
+    /// answers.
+    Show(show::ShowArgs),
+    /// Show the last records of the running gateway, and new ones as they come
+    ///
+    /// Exit codes: 0, 1 if the log is not a file, 2 for an invalid command line, 3 if no gateway
+    /// answers.
+    Tail(show::TailArgs),
 }
 
 /// Arguments of the verification.
@@ -48,7 +59,14 @@ pub(super) struct VerifyArgs {
 }
 
 pub(super) fn run(command: &AuditCommand) -> ExitCode {
-    let AuditCommand::Verify(args) = command;
+    match command {
+        AuditCommand::Verify(args) => verify_log(args),
+        AuditCommand::Show(args) => show::show_records(args),
+        AuditCommand::Tail(args) => show::tail_records(args),
+    }
+}
+
+fn verify_log(args: &VerifyArgs) -> ExitCode {
     let log = match &args.config {
         Some(config) => match find_configured_log(config, &args.files) {
             Ok(log) => Ok(log),

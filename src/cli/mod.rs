@@ -100,6 +100,10 @@ enum CliCommand {
     Enable(servers::EnableArgs),
     /// Start a server of the running gateway a second time, list it, and call a tool if one is named
     Test(servers::TestArgs),
+    /// Show the last versions of the configuration file that were applied
+    History(plan::versions::HistoryArgs),
+    /// Go back to an earlier version of the configuration file
+    Rollback(plan::versions::RollbackArgs),
     /// Print the JSON Schema of the configuration, for editors
     #[command(after_help = help::SCHEMA_EXAMPLES)]
     Schema,
@@ -139,7 +143,7 @@ enum CliCommand {
     Report(definitions::report::ReportArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
-    /// Verify the audit log
+    /// Show and verify the audit log
     #[command(subcommand, after_help = help::AUDIT_EXAMPLES)]
     Audit(audit::AuditCommand),
     /// Print the version
@@ -269,6 +273,8 @@ pub fn run() -> ExitCode {
         CliCommand::Disable(args) => servers::disable(args),
         CliCommand::Enable(args) => servers::enable(args),
         CliCommand::Test(args) => servers::test(&args),
+        CliCommand::History(args) => plan::versions::show_history(&args),
+        CliCommand::Rollback(args) => plan::versions::roll_back(&args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

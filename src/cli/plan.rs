@@ -1,6 +1,8 @@
 //! `trunkline plan` and `trunkline reload`: the consequences of the configuration file for the
 //! running gateway, and a reload of exactly these.
 
+pub(super) mod versions;
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -131,6 +133,7 @@ struct ChangedText {
 struct ReloadText {
     outcome: String,
     faults: Vec<String>,
+    backup: Option<String>,
 }
 
 pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
@@ -142,7 +145,7 @@ pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let Ok(plan) = PlanText::deserialize(&document) else { return report_other_version() };
-    let text = if args.json { format!("{document:#}\n") } else { plan.describe(args.days) };
+    let text = if args.json { format!("{document:#}\n") } else { plan.describe_file(args.days) };
     write_to_stdout(&text);
     if plan.has_findings() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
 }
@@ -181,8 +184,17 @@ impl PlanText {
         !self.faults.is_empty() || !self.consequences.weakened.is_empty() || lost || changed
     }
 
+    /// Describes the plan of the file, with the command that applies it.
+    fn describe_file(&self, days: u16) -> String {
+        let mut text = self.describe("The file", days);
+        if let Some(digest) = self.digest.as_ref().filter(|_| !self.is_unchanged) {
+            let _ = writeln!(text, "\nApply exactly this:\n  trunkline reload --if {digest}");
+        }
+        text
+    }
+
     /// Describes the plan for a terminal of 80 columns.
-    fn describe(&self, days: u16) -> String {
+    fn describe(&self, subject: &str, days: u16) -> String {
         let mut text = String::new();
         let mut add = |start: &str, line: &str| text.push_str(&wrap_text(start, &printable(line)));
         if !self.faults.is_empty() {
@@ -192,7 +204,7 @@ impl PlanText {
             return text;
         }
         if self.is_unchanged {
-            add("", "The file has the running configuration.");
+            add("", &format!("{subject} has the running configuration."));
         }
         let ConsequencesText { added, restarted, removed, clients, profiles, weakened } =
             &self.consequences;
@@ -226,9 +238,6 @@ impl PlanText {
         match &self.calls {
             Some(calls) => calls.describe(days, &mut add),
             None => add("", "Calls are not recorded: set `file` in [audit]."),
-        }
-        if let Some(digest) = &self.digest {
-            let _ = writeln!(text, "\nApply exactly this:\n  trunkline reload --if {digest}");
         }
         text
     }

@@ -38,6 +38,7 @@ mod sinks;
 mod stdio;
 mod tools;
 mod trial;
+mod versions;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,12 +1,13 @@
 //! Definitions that change after a client, or an operator, has seen them.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::support::gateway::{Builder, TRUNKLINE};
-use crate::support::{Client, Gateway, Step, Upstream, within};
+use crate::support::{Client, Gateway, Step, Upstream, json_lines, until, within};
 
 fn described(name: &str, text: &str) -> String {
     json!({ "name": name, "description": text, "inputSchema": { "type": "object" } }).to_string()
@@ -40,10 +41,10 @@ async fn changes_to(upstream: &Upstream, gateway: &Gateway, tools: &[String], fo
 }
 
 /// Runs `trunkline pin` beside the gateway.
-pub fn pin(folder: &Path, arguments: &[&str]) -> Output {
+pub async fn pin(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(TRUNKLINE);
     command.arg("pin").arg("-c").arg(folder.join("gateway.toml")).args(arguments);
-    command.output().unwrap()
+    command.output().await.unwrap()
 }
 
 /// Returns the standard output of a command.
@@ -107,7 +108,7 @@ async fn approved_definitions_are_served_again_without_a_restart_and_an_addition
     }
     let shown = within(async {
         loop {
-            let shown = printed(&pin(gateway.folder(), &["diff", "s"]));
+            let shown = printed(&pin(gateway.folder(), &["diff", "s"]).await);
             if shown.contains("s: tool new: added") {
                 return shown;
             }
@@ -122,16 +123,16 @@ async fn approved_definitions_are_served_again_without_a_restart_and_an_addition
         assert!(shown.contains(line), "{line}: {shown}");
     }
     assert!(!shown.contains('\u{200b}'));
-    let approved = pin(gateway.folder(), &["approve", "s", "add"]);
+    let approved = pin(gateway.folder(), &["approve", "s", "add"]).await;
     assert_eq!(printed(&approved), "approved: tool add\n", "{approved:?}");
     for (era, client) in gateway.both().await {
         waits_for(&client, &["s__add"]).await;
         assert_eq!(client.call("s__add", json!({})).await.text(), "sum", "{era}");
         assert!(is_unknown_or_gone(&client.call("s__new", json!({})).await), "{era}");
     }
-    assert_eq!(printed(&pin(gateway.folder(), &["approve", "s"])), "approved: tool new\n");
+    assert_eq!(printed(&pin(gateway.folder(), &["approve", "s"]).await), "approved: tool new\n");
     waits_for(&gateway.modern(), &["s__add", "s__new"]).await;
-    let listed = printed(&pin(gateway.folder(), &["list"]));
+    let listed = printed(&pin(gateway.folder(), &["list"]).await);
     assert!(listed.contains("s  tool  new  ") && !listed.contains("waits"), "{listed}");
 }
 
@@ -143,7 +144,8 @@ async fn of_a_server_that_is_not_trusted_nothing_is_served_before_it_is_approved
     // The tool, and the server's description of itself.
     assert_eq!(gateway.server("s").await["definitions"]["held"], 2);
     let approved = "approved: tool add\napproved: server's own serverInfo\n";
-    within(async { while printed(&pin(gateway.folder(), &["approve", "s"])) != approved {} }).await;
+    within(async { while printed(&pin(gateway.folder(), &["approve", "s"]).await) != approved {} })
+        .await;
     for (_, client) in gateway.both().await {
         waits_for(&client, &["s__add"]).await;
     }
@@ -155,8 +157,9 @@ async fn a_restart_keeps_the_baseline() {
     let builder = || pinned(&upstream, "trusted = true\npins = \"hold\"");
     let gateway = builder().start().await;
     waits_for(&gateway.modern(), &["s__add"]).await;
-    let stored = |folder: &Path| printed(&pin(folder, &["list"])).contains("first seen");
-    within(async { while !stored(gateway.folder()) {} }).await;
+    let stored =
+        async |folder: &Path| printed(&pin(folder, &["list"]).await).contains("first seen");
+    within(async { while !stored(gateway.folder()).await {} }).await;
     let folder = gateway.stop().await;
     upstream.set_tools([described("add", "Adds, and more.")]);
     let gateway = builder().in_folder(folder).start().await;
@@ -174,8 +177,10 @@ async fn a_damaged_baseline_is_an_error_and_no_new_baseline() {
     let upstream = server().await;
     let builder = |pins: &str| pinned(&upstream, &format!("trusted = true\npins = \"{pins}\""));
     let gateway = builder("hold").start().await;
-    within(async { while !printed(&pin(gateway.folder(), &["list"])).contains("first seen") {} })
-        .await;
+    within(async {
+        while !printed(&pin(gateway.folder(), &["list"]).await).contains("first seen") {}
+    })
+    .await;
     let folder = gateway.stop().await;
     let file = baseline_of(folder.path());
     let whole = std::fs::read_to_string(&file).unwrap();
@@ -183,7 +188,7 @@ async fn a_damaged_baseline_is_an_error_and_no_new_baseline() {
     assert_ne!(whole, damaged);
     for damaged in [&damaged[..], &whole[..whole.len() / 2], ""] {
         std::fs::write(&file, damaged).unwrap();
-        let refused = pin(folder.path(), &["approve", "s"]);
+        let refused = pin(folder.path(), &["approve", "s"]).await;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("is damaged"), "{said}");
     }
@@ -244,4 +249,88 @@ async fn prompts_resources_and_templates_are_pinned_like_tools() {
     }
     let read: Value = client.read_resource(&uri("a:new")).await.answer().clone();
     assert!(read["error"].is_null(), "{read}");
+}
+
+/// Returns the recorded decisions about definitions: their paths and operators.
+fn decisions(folder: &Path) -> Vec<(String, String)> {
+    let records = json_lines(&folder.join("audit.jsonl"));
+    let changes = records.iter().filter(|record| record["operation"] == "change");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    changes.map(|record| (text(&record["path"]), text(&record["actor"]["name"]))).collect()
+}
+
+#[tokio::test]
+async fn a_rejected_change_stays_held_and_is_not_reported_until_it_changes_again() {
+    let upstream = server().await;
+    let gateway = pinned(&upstream, "trusted = true\npins = \"hold\"").start().await;
+    let client = gateway.modern();
+    waits_for(&client, &["s__add"]).await;
+    changes_to(&upstream, &gateway, &[described("add", "Worse.")], 1).await;
+    let finding = |status: &Value| {
+        let findings = status["findings"].as_array().unwrap();
+        findings.iter().any(|it| it["text"].as_str().unwrap().contains("definitions are held"))
+    };
+    assert!(finding(&gateway.status().await));
+    let waits = |shown: &str| shown.contains("s: tool add: changed");
+    within(async { while !waits(&printed(&pin(gateway.folder(), &["diff"]).await)) {} }).await;
+    let rejected = pin(gateway.folder(), &["reject", "s", "add"]).await;
+    assert_eq!(printed(&rejected), "rejected: tool add\n", "{rejected:?}");
+    let status = gateway.wait_for(|it| it["servers"][0]["definitions"]["rejected"] == 1).await;
+    assert!(!finding(&status), "{status:#}");
+    assert_eq!(status["servers"][0]["definitions"]["held"], 1);
+    assert_eq!(client.tool_names().await, Vec::<String>::new(), "it stays held");
+    assert_eq!(printed(&pin(gateway.folder(), &["diff"]).await), "");
+    let listed = printed(&pin(gateway.folder(), &["list"]).await);
+    assert!(listed.contains("  rejected: changed"), "{listed}");
+    assert_eq!(
+        printed(&pin(gateway.folder(), &["reject", "s"]).await),
+        "nothing waits for approval\n"
+    );
+    // All that wait do not include it.
+    assert_eq!(
+        printed(&pin(gateway.folder(), &["approve", "s"]).await),
+        "nothing waits for approval\n"
+    );
+
+    // The accepted form, and then the rejected one again.
+    changes_to(&upstream, &gateway, &[described("add", "Adds two numbers.")], 0).await;
+    waits_for(&client, &["s__add"]).await;
+    changes_to(&upstream, &gateway, &[described("add", "Worse.")], 1).await;
+    waits_for(&client, &[]).await;
+    assert_eq!(gateway.server("s").await["definitions"]["rejected"], 1);
+    // Another form is a new question.
+    upstream.set_tools([described("add", "Better.")]).announce().await;
+    gateway.wait_for(finding).await;
+    within(async { while !waits(&printed(&pin(gateway.folder(), &["diff"]).await)) {} }).await;
+    assert_eq!(printed(&pin(gateway.folder(), &["approve", "s"]).await), "approved: tool add\n");
+    waits_for(&client, &["s__add"]).await;
+    let listed = printed(&pin(gateway.folder(), &["list"]).await);
+    assert!(listed.contains("  rejected: changed"), "the other form is not approved: {listed}");
+}
+
+#[tokio::test]
+async fn a_decision_is_in_the_audit_log_also_if_no_gateway_runs() {
+    let upstream = server().await;
+    let audit = "[audit]\nfile = \"audit.jsonl\"\nchain = true\n";
+    let gateway = pinned(&upstream, "pins = \"hold\"").toml(audit).start().await;
+    let waits = |shown: &str| shown.contains("s: tool add: ");
+    within(async { while !waits(&printed(&pin(gateway.folder(), &["diff"]).await)) {} }).await;
+    let approved = pin(gateway.folder(), &["approve", "s", "add"]).await;
+    assert_eq!(printed(&approved), "approved: tool add\n", "{approved:?}");
+    waits_for(&gateway.modern(), &["s__add"]).await;
+    let operator = format!("uid {}", rustix::process::geteuid().as_raw());
+    let path = "/servers/s/definitions/approve".to_owned();
+    until(|| decisions(gateway.folder()) == [(path.clone(), operator.clone())]).await;
+    let folder = gateway.stop().await;
+    let approved = pin(folder.path(), &["approve", "s", "serverInfo"]).await;
+    assert_eq!(printed(&approved), "approved: server's own serverInfo\n", "{approved:?}");
+    assert_eq!(String::from_utf8_lossy(&approved.stderr), "");
+    assert_eq!(decisions(folder.path()), [(path.clone(), operator.clone()), (path, operator)]);
+    let verify = Command::new(TRUNKLINE)
+        .args(["audit", "verify"])
+        .arg(folder.path().join("audit.jsonl"))
+        .output()
+        .await
+        .unwrap();
+    assert!(verify.status.success(), "{verify:?}");
 }

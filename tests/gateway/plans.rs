@@ -136,6 +136,7 @@ async fn a_reload_with_the_digest_of_a_plan_applies_this_plan_and_nothing_else()
     assert_eq!(reload_if(&second).await, Err(PlanError::Outdated));
 
     let third = plan(&gateway, &hidden).await.digest.unwrap();
+    assert_eq!(reload_if("0000").await, unknown("0000"), "and the plan stays");
     assert_eq!(reload_if(&third).await, Ok(ReloadOutcome::Applied));
     let names = gateway.modern().key("a").tool_names().await;
     assert!(!names.contains(&"s__fail".to_owned()), "{names:?}");

@@ -81,12 +81,12 @@ async fn instructions_that_change_or_come_later_are_held_until_they_are_approved
         assert!(page.iter().any(|it| it["kind"] == "instructions" && it["held"] == true));
         is_stored(gateway.folder(), "Be rude.").await;
 
-        let listed = printed(&pin(gateway.folder(), &["list"]));
+        let listed = printed(&pin(gateway.folder(), &["list"]).await);
         let line = format!("waits for approval: {reason}");
         assert!(listed.contains("instructions") && listed.contains(&line), "{listed}");
-        let diff = printed(&pin(gateway.folder(), &["diff"]));
+        let diff = printed(&pin(gateway.folder(), &["diff"]).await);
         assert!(diff.contains("Be rude."), "{diff}");
-        let approved = pin(gateway.folder(), &["approve", "s", "instructions"]);
+        let approved = pin(gateway.folder(), &["approve", "s", "instructions"]).await;
         assert!(printed(&approved).contains("instructions"), "{approved:?}");
         are_told(&gateway, Some("Be rude.")).await;
         gateway.stop().await;
@@ -175,7 +175,7 @@ async fn results_carry_the_accepted_description_of_their_server_where_changes_ar
     gateway.wait_for(|status| status["servers"][0]["definitions"]["held"] == 1).await;
     assert_eq!(info_of(&gateway.modern(), "s__own").await["name"], "s");
     is_stored(gateway.folder(), "changed").await;
-    assert!(pin(gateway.folder(), &["approve", "s", "serverInfo"]).status.success());
+    assert!(pin(gateway.folder(), &["approve", "s", "serverInfo"]).await.status.success());
     within(async { while info_of(&gateway.modern(), "s__own").await["name"] != "changed" {} })
         .await;
 }
@@ -188,6 +188,6 @@ async fn a_server_that_is_not_trusted_tells_nothing_of_itself_before_its_approva
     gateway.wait_for(|status| status["servers"][0]["definitions"]["held"] != 0).await;
     are_told(&gateway, None).await;
     is_stored(gateway.folder(), "Be kind.").await;
-    assert!(pin(gateway.folder(), &["approve", "s"]).status.success());
+    assert!(pin(gateway.folder(), &["approve", "s"]).await.status.success());
     are_told(&gateway, Some("Be kind.")).await;
 }

@@ -128,7 +128,7 @@ impl Builder {
         let mut doors = Doors::of(&config);
         doors.clients = doors.clients.filter(|_| !self.is_for_a_host);
         let running = Running::open(config, &path, guardian, doors).await.unwrap();
-        let reloader = Arc::new(running.reloader(CommonArgs::with_config(path.clone()), None));
+        let reloader = running.share_reloader(CommonArgs::with_config(path.clone()), None);
         Gateway { running, reloader, folder, path }
     }
 }

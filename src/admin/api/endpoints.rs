@@ -6,18 +6,24 @@ use std::pin::Pin;
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::admin::{ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, ServerStatus, Status};
+use crate::admin::audit_log::AuditPage;
+use crate::admin::{
+    ConfigPlan, RefreshReport, ReloadAnswer, ReloadRequest, ServerStatus, Status, VersionDocument,
+};
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery, OperatorCall, OperatorCallReport};
 use crate::snapshot::TrialReport;
 
 use super::request::{EndpointAnswer, EndpointRequest};
+use super::resources::audit;
 use super::resources::calls::{self, CallDetail, CallsPage};
 use super::resources::catalog::{self, CatalogPage};
 use super::resources::clients::{self, ClientsPage, SessionStatus};
-use super::resources::configuration::PlanRequest;
+use super::resources::configuration::{
+    self, ApplyRequest, ConfigurationPage, PlanRequest, RollbackRequest, VersionsPage,
+};
 use super::resources::definition_scan::{self, ScanReport};
-use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage};
+use super::resources::definitions::{self, Approval, ApprovalReport, PendingPage, RejectionReport};
 use super::resources::log::{self, LogLineDocument, LogPage};
 use super::resources::servers::history::{self, FaultsPage, OutputPage};
 use super::resources::servers::trials::{self, TrialArguments};
@@ -245,6 +251,14 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         .takes(&[SERVER_PARAMETER])
         .reads::<Approval>()
         .answers::<ApprovalReport>(|it| Box::pin(definitions::approve_forms(it))),
+    ApiEndpoint::post(
+        "/servers/{server}/definitions/reject",
+        "Rejects forms by their digests: they stay held, and are not reported any more",
+    )
+    .needs(Admin)
+    .takes(&[SERVER_PARAMETER])
+    .reads::<Approval>()
+    .answers::<RejectionReport>(|it| Box::pin(definitions::reject_forms(it))),
     ApiEndpoint::post("/servers/{server}/refresh", "Lists a server anew, and reports the changes")
         .takes(&[SERVER_PARAMETER, REFRESH_CLIENT])
         .answers::<RefreshReport>(|request| Box::pin(resources::servers::refresh_server(request))),
@@ -270,13 +284,36 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     ApiEndpoint::watch("/log/live", "Each line of the log as it is written, as an event stream")
         .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAST_LIMIT])
         .answers::<LogLineDocument>(|it| Box::pin(async move { log::watch_lines(&it) })),
-    ApiEndpoint::evaluate("/configuration/plan", "The consequences of the configuration file")
-        .reads::<PlanRequest>()
-        .answers::<ConfigPlan>(|request| Box::pin(resources::configuration::plan_reload(request))),
+    ApiEndpoint::get("/configuration", "The running configuration, and its file on disk")
+        .answers::<ConfigurationPage>(|it| Box::pin(configuration::show_configuration(it))),
+    ApiEndpoint::evaluate(
+        "/configuration/plan",
+        "The consequences of the configuration file, or of another text",
+    )
+    .reads::<PlanRequest>()
+    .answers::<ConfigPlan>(|it| Box::pin(configuration::plan_reload(it))),
     ApiEndpoint::post("/configuration/reload", "Reads the file again, or applies exactly one plan")
         .needs(Admin)
         .reads::<ReloadRequest>()
-        .answers::<ReloadAnswer>(|request| Box::pin(resources::configuration::reload(request))),
+        .answers::<ReloadAnswer>(|it| Box::pin(configuration::reload(it))),
+    ApiEndpoint::post("/configuration/apply", "Replaces the file by the text of a plan")
+        .needs(Admin)
+        .reads::<ApplyRequest>()
+        .answers::<ReloadAnswer>(|it| Box::pin(configuration::apply_text(it))),
+    ApiEndpoint::get("/configuration/history", "The last versions of the file that were applied")
+        .answers::<VersionsPage>(|it| Box::pin(configuration::list_versions(it))),
+    ApiEndpoint::get("/configuration/history/{version}", "A version, with its text and changes")
+        .needs(Admin)
+        .takes(&[VERSION_PARAMETER])
+        .answers::<VersionDocument>(|it| Box::pin(configuration::show_version(it))),
+    ApiEndpoint::post(
+        "/configuration/rollback/{version}",
+        "Replaces the file by a version, as its plan shows",
+    )
+    .needs(Admin)
+    .takes(&[VERSION_PARAMETER])
+    .reads::<RollbackRequest>()
+    .answers::<ReloadAnswer>(|it| Box::pin(configuration::roll_back(it))),
     // The call has a record of its own, and ends with the connection of its operator.
     ApiEndpoint::evaluate(
         "/calls",
@@ -287,6 +324,13 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     .answers::<OperatorCallReport>(|request| {
         Box::pin(resources::operator_calls::make_call(request))
     }),
+    ApiEndpoint::get(
+        "/audit",
+        "Records of the audit log, the newest first; each page searches at most 32 MiB",
+    )
+    .needs(Operator)
+    .takes(AUDIT_FILTER)
+    .answers::<AuditPage>(|it| Box::pin(audit::search_records(it))),
     ApiEndpoint::evaluate("/why", "Evaluates a call against every check without making it")
         .reads::<CallQuery>()
         .answers::<CallExplanation>(|request| {
@@ -313,6 +357,28 @@ const TESTED_TOOL: EndpointParameter = EndpointParameter {
     name: "tool",
     place: ArgumentPlace::Query,
     meaning: "the server's own name of a tool to call; by default none is called",
+};
+
+const AUDIT_FILTER: &[EndpointParameter] = &[
+    query_parameter("client", "the principal, or the name of an operator"),
+    query_parameter("tool", "the public or native name of the tool"),
+    query_parameter("server", "the server"),
+    query_parameter(
+        "decision",
+        "`allow`, `deny`, `confirm`, `none`, or the outcome of an operation",
+    ),
+    query_parameter("kind", "the event, or the operation"),
+    query_parameter("since", "the earliest time"),
+    query_parameter("until", "the latest time"),
+    query_parameter("after", "only records with a higher `seq`"),
+    query_parameter("limit", "1 to 1000 records; by default 100"),
+    query_parameter("cursor", "`next` of the page before"),
+];
+
+const VERSION_PARAMETER: EndpointParameter = EndpointParameter {
+    name: "version",
+    place: ArgumentPlace::Path,
+    meaning: "its number in the history",
 };
 
 const SESSION_PARAMETER: EndpointParameter = EndpointParameter {

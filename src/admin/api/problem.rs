@@ -66,6 +66,12 @@ problem_codes! {
     UnknownProfile = "unknown_profile", NOT_FOUND;
     /// The plan is unknown, or the configuration has changed since: make a new one.
     PlanOutdated = "plan_outdated", CONFLICT;
+    /// The request needs an audit log in a file: set `audit.file`.
+    AuditFileNeeded = "audit_file_needed", CONFLICT;
+    /// There is no such version of the configuration.
+    UnknownVersion = "unknown_version", NOT_FOUND;
+    /// The configuration file cannot be written: see `detail`.
+    FileNotWritten = "file_not_written", CONFLICT;
     /// There is no such session.
     UnknownSession = "unknown_session", NOT_FOUND;
     /// The call is not among the recent ones.

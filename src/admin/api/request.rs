@@ -92,6 +92,15 @@ impl EndpointRequest {
         OperatorWatch::new(&self.report.gateway, self.operator.clone(), self.least)
     }
 
+    /// Returns a number in the path.
+    ///
+    /// # Errors
+    /// [`ProblemCode::InvalidRequest`].
+    pub(super) fn number(&self, name: &str) -> Result<u64, ApiProblem> {
+        let text = self.argument(name).unwrap_or_default();
+        text.parse().map_err(|_| ApiProblem::invalid(format!("{name}: expected a number")))
+    }
+
     /// Reads the body.
     ///
     /// # Errors

@@ -80,6 +80,7 @@ fn disabled_status(
             scan: scan_of(&snapshot.config, config).as_str(),
             fault: None,
             held: 0,
+            rejected: 0,
             reported: 0,
             found: Vec::new(),
         },
@@ -195,6 +196,7 @@ fn definitions(snapshot: &Snapshot, member: &SnapshotServer) -> DefinitionStatus
         scan: scan_of(&snapshot.config, &member.config).as_str(),
         fault: snapshot.screen.fault_of(name).map(str::to_owned),
         held,
+        rejected: found.iter().filter(|one| one.rejected).count(),
         reported: found.len() - held,
         found: found.iter().take(MAX_SHOWN_FINDINGS).map(definition_finding).collect(),
     }
@@ -206,6 +208,7 @@ fn definition_finding(one: &ScreenedDefinition) -> DefinitionFinding {
         name: shown_name(&one.native),
         sha256: one.digest.to_string(),
         held: one.held,
+        rejected: one.rejected,
         reasons: one.reasons.iter().map(ToString::to_string).collect(),
     }
 }

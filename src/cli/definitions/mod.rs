@@ -1,5 +1,6 @@
 //! Commands that list servers once: their tools, pins and unused tools.
 
+mod decisions;
 pub(crate) mod listed;
 pub(crate) mod openapi;
 pub(crate) mod pin;

@@ -1,6 +1,7 @@
 //! `trunkline pin`: changes in the definitions of servers, and their approval.
 //!
-//! The command reads and writes the files of baselines; a running gateway watches them.
+//! The command reads the files of baselines. Decisions are made by the running gateway, or in the files
+//! if none runs (`decisions`).
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ use crate::cli::{
 };
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
+
+use super::decisions::{PinDecision, PinFiles};
 
 /// Compare and approve the definitions of servers
 #[derive(Debug, Args)]
@@ -49,6 +52,14 @@ enum PinCommand {
         /// `serverInfo`; by default all
         names: Vec<String>,
     },
+    /// Reject the definitions that wait for approval: they stay held, and are not reported any more
+    Reject {
+        /// The server
+        server: String,
+        /// The native names of tools, prompts and templates, URIs of resources, `instructions` and
+        /// `serverInfo`; by default all
+        names: Vec<String>,
+    },
 }
 
 pub(crate) fn run(args: PinArgs) -> ExitCode {
@@ -71,7 +82,14 @@ pub(crate) fn run(args: PinArgs) -> ExitCode {
     match command {
         PinCommand::List { server } => show(&config, &folder, server.as_deref(), list_pins),
         PinCommand::Diff { server } => show(&config, &folder, server.as_deref(), show_changes),
-        PinCommand::Approve { server, names } => approve(&config, &folder, &server, &names),
+        PinCommand::Approve { server, names } => {
+            let pins = PinFiles { config: &config, path: &common.config.path, folder: &folder };
+            decide(pins, PinDecision::Approve, &server, &names)
+        }
+        PinCommand::Reject { server, names } => {
+            let pins = PinFiles { config: &config, path: &common.config.path, folder: &folder };
+            decide(pins, PinDecision::Reject, &server, &names)
+        }
     }
 }
 
@@ -119,23 +137,23 @@ fn servers_of(config: &Config, name: Option<&str>) -> Result<Vec<ServerName>, Ex
     }
 }
 
-fn approve(config: &Config, folder: &BaselineFolder, server: &str, names: &[String]) -> ExitCode {
-    let server = match servers_of(config, Some(server)).map(|all| all.into_iter().next()) {
+fn decide(pins: PinFiles<'_>, decision: PinDecision, server: &str, names: &[String]) -> ExitCode {
+    let server = match servers_of(pins.config, Some(server)).map(|all| all.into_iter().next()) {
         Ok(Some(server)) => server,
         Ok(None) => return WRONG_USE.into_code(),
         Err(code) => return code,
     };
-    let approved = match folder.approve(&server, names) {
-        Ok(approved) => approved,
+    let decided = match pins.record_decision(decision, &server, names) {
+        Ok(decided) => decided,
         Err(error) => return report_error(&error),
     };
-    let missing = names.iter().filter(|name| approved.iter().all(|(_, found)| found != *name));
+    let missing = names.iter().filter(|name| decided.iter().all(|(_, found)| found != *name));
     let missing: Vec<_> = missing.map(String::as_str).collect();
     let mut text = String::new();
-    for (kind, name) in &approved {
-        let _ = writeln!(text, "approved: {} {}", kind.noun(), printable(name));
+    for (kind, name) in &decided {
+        let _ = writeln!(text, "{}: {} {}", decision.participle(), kind.noun(), printable(name));
     }
-    if approved.is_empty() && missing.is_empty() {
+    if decided.is_empty() && missing.is_empty() {
         text.push_str("nothing waits for approval\n");
     }
     write_to_stdout(&text);
@@ -164,7 +182,8 @@ fn list_pins(server: &ServerName, record: &BaselineRecord) -> String {
             line(kind, name, state, form.sha256);
         }
         for form in &pinned.pending {
-            let state = format!("waits for approval: {}", form.reasons.join(", "));
+            let word = if form.rejected { "rejected" } else { "waits for approval" };
+            let state = format!("{word}: {}", form.reasons.join(", "));
             line(kind, name, &state, form.sha256);
         }
     }
@@ -175,7 +194,7 @@ fn list_pins(server: &ServerName, record: &BaselineRecord) -> String {
 fn show_changes(server: &ServerName, record: &BaselineRecord) -> String {
     let mut text = String::new();
     for (kind, name, pinned) in record.definitions() {
-        for form in &pinned.pending {
+        for form in pinned.pending.iter().filter(|form| !form.rejected) {
             let (noun, name) = (kind.noun(), printable(name));
             let _ = writeln!(text, "{server}: {noun} {name}: {}", form.reasons.join(", "));
             let before = accepted_text(pinned);

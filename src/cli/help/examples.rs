@@ -61,7 +61,8 @@ pub(in crate::cli) const PIN_EXAMPLES: &str = "\
 Examples:
   trunkline pin list                         # also those that wait
   trunkline pin diff git
-  trunkline pin approve git push commit";
+  trunkline pin approve git push commit
+  trunkline pin reject git push";
 
 pub(in crate::cli) const POLICY_EXAMPLES: &str = "\
 Examples:
@@ -82,6 +83,8 @@ Examples:
 
 pub(in crate::cli) const AUDIT_EXAMPLES: &str = "\
 Examples:
+  trunkline audit show --client ci --decision deny
+  trunkline audit tail -f                    # new records as they come
   trunkline audit verify -c gateway.toml
   trunkline audit verify audit.jsonl audit.jsonl.1 --key-file chain.key";
 

@@ -3,6 +3,7 @@
 //! Values are hidden by their position in the syntax tree, in any notation: every secret within the
 //! tables of servers, every value outside of them, and every comment.
 
+pub(crate) mod configuration;
 mod literals;
 mod yaml;
 

@@ -24,14 +24,43 @@ pub(super) async fn start_audit(config: &Config, metrics: &Metrics) -> io::Resul
 }
 
 /// Puts the settings of a configuration in force. Waits a moment for the sink of a required log:
-/// requests are refused until it is open.
-pub(super) async fn apply_audit(trail: &AuditTrail, config: &AuditConfig) -> io::Result<()> {
+/// requests are refused until it is open. Returns the reason that it is not.
+async fn apply_audit(trail: &AuditTrail, config: &AuditConfig) -> io::Result<Option<String>> {
     trail.apply(audit_settings(config))?;
-    if config.required {
-        let trail = trail.clone();
-        let _ = tokio::task::spawn_blocking(move || trail.await_sink(FIRST_OPEN_TIMEOUT)).await;
+    if !config.required {
+        return Ok(None);
     }
-    Ok(())
+    let trail = trail.clone();
+    let waiting = tokio::task::spawn_blocking(move || trail.await_sink(FIRST_OPEN_TIMEOUT));
+    Ok(waiting.await.unwrap_or_default())
+}
+
+/// Puts the settings of a reload in force. Returns to the running ones if the new log is required and
+/// cannot be opened: with it, the gateway would refuse everything.
+///
+/// # Errors
+/// The fault of the setting.
+pub(super) async fn replace_audit(
+    trail: &AuditTrail,
+    config: &AuditConfig,
+    running: &AuditConfig,
+) -> Result<(), LateFault> {
+    let fault = match apply_audit(trail, config).await {
+        Ok(None) => return Ok(()),
+        Ok(Some(fault)) => fault,
+        Err(error) => error.to_string(),
+    };
+    if let Err(error) = trail.apply(audit_settings(running)) {
+        tracing::error!(%error, "the running audit log cannot be restored");
+    }
+    let (key, place) = match (&config.file, &config.syslog) {
+        (Some(path), _) => ("audit.file", path.display().to_string()),
+        (None, Some(address)) => ("audit.syslog", address.to_string()),
+        (None, None) => ("audit.stdout", "standard output".to_owned()),
+    };
+    let text = format!("{place} cannot be written: {fault}");
+    let help = "mend its receiver, or set `required = false`".to_owned();
+    Err(LateFault { key: key.to_owned(), text, help })
 }
 
 /// Returns the faults of a new required log that cannot be opened: with it, the gateway would refuse
@@ -85,7 +114,7 @@ pub(super) fn check_standard_output(config: &Config, doors: Doors) -> Result<(),
 }
 
 /// Builds the settings of the log; `None` without a sink.
-pub(super) fn audit_settings(config: &AuditConfig) -> Option<AuditSettings> {
+pub(crate) fn audit_settings(config: &AuditConfig) -> Option<AuditSettings> {
     Some(AuditSettings {
         sink: sink_settings(config)?,
         queue_size: config.queue_size,

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::admin::{Expiry, LoadedFile, StatusReport, key_expiries};
+use crate::admin::{ConfigActor, Expiry, LoadedFile, StatusReport, key_expiries};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
@@ -46,11 +46,14 @@ use crate::telemetry::otel::Otel;
 use crate::text::error_chain;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
+use super::preview::configuration::show_configuration;
 use super::{
     ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, print_error,
     report_error,
 };
+pub(super) use audit_log::audit_settings;
 pub use reload::Reloader;
+use reload::history::{AppliedText, keep_version};
 
 /// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -147,10 +150,14 @@ pub(super) fn not_started(error: &ServeError) -> ExitCode {
 }
 
 /// Describes a loaded file for the status; its expiries alone if it cannot be read again.
-fn loaded_file(source: Option<&ConfigSource>, expiries: Vec<Expiry>) -> LoadedFile {
-    let file = source.map(|source| (source.digest(), source.places()));
-    let (digest, places) = file.unwrap_or_default();
-    LoadedFile { digest, places, expiries }
+fn loaded_file(
+    source: Option<&ConfigSource>,
+    expiries: Vec<Expiry>,
+    applied_by: ConfigActor,
+) -> LoadedFile {
+    let file = source.map(|source| (source.digest(), source.places(), show_configuration(source)));
+    let (digest, places, text) = file.unwrap_or_default();
+    LoadedFile { digest, places, expiries, shown_text: text.into(), applied_by }
 }
 
 /// Locates faults in the file of the configuration.
@@ -297,7 +304,7 @@ impl Running {
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         let expiries =
             [settings.certificates.expiries, key_expiries(&gateway.snapshots.load().config)];
-        report.loaded(path, loaded_file(ConfigSource::open(path).ok().as_ref(), expiries.concat()));
+        note_start(&report, path, expiries.concat()).await;
         let expiries = expiry_watch::watch_expiries(&report);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
@@ -403,6 +410,15 @@ impl Running {
             otel.shutdown(OTEL_PATIENCE).await;
         }
     }
+}
+
+/// Notes the file of a gateway that starts.
+async fn note_start(report: &StatusReport, path: &Path, expiries: Vec<Expiry>) {
+    let (source, actor) = (ConfigSource::open(path).ok(), ConfigActor::Start);
+    report.loaded(path, loaded_file(source.as_ref(), expiries, actor.clone()));
+    let Some(source) = source else { return };
+    let text = AppliedText { source, actor, summary: "the gateway has started".to_owned() };
+    keep_version(&report.configured(), path, text).await;
 }
 
 /// Initializes the cipher library's random number generator, which takes 20 ms once, so that

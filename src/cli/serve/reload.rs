@@ -1,7 +1,11 @@
 //! Configuration reload while the gateway runs: builds the new state beside the running one, swaps
 //! last, and keeps the old one on any fault.
 
+mod cause;
 mod changes;
+mod edits;
+pub(super) mod history;
+mod loading;
 mod planned;
 
 use std::path::PathBuf;
@@ -12,17 +16,14 @@ use jiff::Timestamp;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
-use crate::admin::{LoadedFile, StatusReport, key_expiries, wall_time};
+use crate::admin::{ConfigActor, LoadedFile, StatusReport, key_expiries, wall_time};
 use crate::child::Guardian;
 use crate::cli::{CommonArgs, OPEN_GATEWAY_WARNING};
 use crate::codec::file::FileReader;
-use crate::config::{
-    Config, ConfigFaults, ConfigSource, Environment, LateFault, ReloadTrigger, SystemEnvironment,
-    renew_outputs,
-};
+use crate::config::{ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
-use crate::snapshot::{ProtectionLoss, find_losses};
+use crate::snapshot::find_losses;
 use crate::telemetry::audit::{AuditOperation, OperationActor};
 use crate::telemetry::events::{EventDelivery, LifecycleEvent};
 use crate::telemetry::log::LogHandle;
@@ -30,8 +31,11 @@ use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
 use super::watch::{FileStamp, FileStamps};
-use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, memory, settings};
+use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, settings};
+use cause::{ReloadCause, ReloadRefusal, ReloadReport};
 use changes::{ReloadChanges, warn_of_what_needs_a_restart};
+use history::{AppliedText, keep_version};
+use loading::{LoadedFiles, load_files, located_lines};
 use planned::PlannedConfig;
 
 /// Applies the current contents of the configuration file.
@@ -82,73 +86,6 @@ impl Running {
     }
 }
 
-/// A loaded configuration, with the certificates that it names.
-struct LoadedFiles {
-    config: Config,
-    listeners: settings::Listeners,
-    source: ConfigSource,
-}
-
-/// Faults of a rejected configuration, and the files that it names.
-struct RejectedFiles {
-    faults: Vec<String>,
-    files: Vec<PathBuf>,
-    /// Digest of the file, if it could be read.
-    digest: Option<String>,
-}
-
-/// Cause of a reload.
-enum ReloadCause {
-    /// An operator, by SIGHUP or by the API.
-    Operator,
-    /// An operator who has seen the consequences.
-    Plan(Box<PlannedConfig>),
-    /// The watcher, for files that had these stamps.
-    Watch(FileStamps),
-}
-
-impl ReloadCause {
-    fn actor(&self) -> OperationActor<'static> {
-        match self {
-            Self::Operator | Self::Plan(_) => OperationActor::Operator(None),
-            Self::Watch(_) => OperationActor::Gateway,
-        }
-    }
-}
-
-/// Reason that a configuration does not take effect.
-enum ReloadRefusal {
-    /// It has faults.
-    Faults(Vec<String>),
-    /// It weakens protection.
-    Weakens(Vec<ProtectionLoss>),
-    /// A file changed while it was read, or the configuration since it was planned.
-    Unsettled,
-}
-
-impl From<Vec<String>> for ReloadRefusal {
-    fn from(faults: Vec<String>) -> Self {
-        Self::Faults(faults)
-    }
-}
-
-/// The result of a reload, for log, status, metrics and events.
-struct ReloadReport {
-    outcome: ReloadOutcome,
-    faults: Vec<String>,
-    losses: Vec<ProtectionLoss>,
-}
-
-impl ReloadReport {
-    fn accepted(outcome: ReloadOutcome, losses: Vec<ProtectionLoss>) -> Self {
-        Self { outcome, faults: Vec::new(), losses }
-    }
-
-    fn rejected(faults: Vec<String>) -> Self {
-        Self { outcome: ReloadOutcome::Rejected, faults, losses: Vec::new() }
-    }
-}
-
 impl Reloader {
     /// Reads variables and files from another environment, within another time limit.
     #[must_use]
@@ -160,24 +97,32 @@ impl Reloader {
         Self { environment, reader: FileReader::new(within), ..self }
     }
 
-    /// Reads the file and applies it, even if it weakens protection, because an operator requested
-    /// it. Faults are reported in the log and the status, and the old configuration stays active.
+    /// Reads the file and applies it for SIGHUP, even if it weakens protection, because an operator
+    /// requested it. Faults are reported in the log and the status, and the old configuration stays
+    /// active.
     pub async fn reload(&self) -> ReloadOutcome {
-        let outcome = Box::pin(self.reload_for(ReloadCause::Operator)).await;
-        outcome.unwrap_or(ReloadOutcome::Rejected)
+        let cause = ReloadCause::Operator(ConfigActor::Signal);
+        let report = Box::pin(self.reload_for(cause)).await;
+        report.map_or(ReloadOutcome::Rejected, |report| report.outcome)
     }
 
     /// Reads changed files and applies them, unless they weaken protection. Returns `None` without
     /// an effect if a file no longer had its stamp when it was read.
     pub(super) async fn reload_watched(&self, stamps: FileStamps) -> Option<ReloadOutcome> {
-        Box::pin(self.reload_for(ReloadCause::Watch(stamps))).await
+        let report = Box::pin(self.reload_for(ReloadCause::Watch(stamps))).await;
+        report.map(|report| report.outcome)
     }
 
-    async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadOutcome> {
+    async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadReport> {
         let _turn = self.one_at_a_time.lock().await;
+        self.reload_in_turn(&cause).await
+    }
+
+    /// Reads the file and applies it, while no other reload does.
+    async fn reload_in_turn(&self, cause: &ReloadCause) -> Option<ReloadReport> {
         let before = self.report.loaded_digest();
-        let applied = match self.load_files(&cause).await {
-            Ok(loaded) => self.apply(loaded, &cause).await,
+        let applied = match self.load_files(cause).await {
+            Ok(loaded) => self.apply(loaded, cause).await,
             Err(refusal) => Err(refusal),
         };
         let report = match applied {
@@ -189,8 +134,8 @@ impl Reloader {
             }
         };
         self.publish_report(&report);
-        self.audit_reload(&report, &before, cause.actor());
-        Some(report.outcome)
+        self.audit_reload(&report, &before, cause.audit_actor());
+        Some(report)
     }
 
     /// Reports files that were written in place and end in an unterminated line.
@@ -319,7 +264,7 @@ impl Reloader {
         *self.read.lock() = None;
         let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
         let stamps = match cause {
-            ReloadCause::Operator | ReloadCause::Plan(_) => FileStamps::new(),
+            ReloadCause::Operator(_) | ReloadCause::Plan(..) => FileStamps::new(),
             ReloadCause::Watch(stamps) => stamps.clone(),
         };
         let read = move || {
@@ -347,7 +292,7 @@ impl Reloader {
     ) -> Result<ReloadReport, ReloadRefusal> {
         self.valid_from.send_replace(None);
         let generation = self.gateway.snapshots.load().generation;
-        if let ReloadCause::Plan(planned) = cause
+        if let ReloadCause::Plan(planned, _) = cause
             && !planned.is_for(&loaded.config, generation)
         {
             return Err(ReloadRefusal::Unsettled);
@@ -356,7 +301,7 @@ impl Reloader {
         self.check_certificates(&loaded)?;
         let LoadedFiles { config, listeners, source } = loaded;
         let expiries = [listeners.certificates.expiries.clone(), key_expiries(&config)].concat();
-        let file = loaded_file(Some(&source), expiries);
+        let file = loaded_file(Some(&source), expiries, cause.actor());
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         // Removing the last client is not meant to open the gateway to
         // everyone.
@@ -367,7 +312,8 @@ impl Reloader {
         if config == *running {
             // The certificate files may have changed under the same names.
             self.publish(listeners, file);
-            if matches!(cause, ReloadCause::Operator) {
+            self.keep_applied(source, cause, "no setting has changed".to_owned()).await;
+            if matches!(cause, ReloadCause::Operator(_)) {
                 tracing::info!("the configuration is unchanged; its certificates are read again");
             }
             return Ok(ReloadReport::accepted(ReloadOutcome::Unchanged, Vec::new()));
@@ -382,19 +328,20 @@ impl Reloader {
             return Err(located_lines(&source, faults).into());
         }
         warn_of_what_needs_a_restart(&running, &config);
-        if let Some(log) = &self.log
-            && let Err(error) = log.set_levels(levels(&config))
-        {
-            return Err(vec![error.to_string()].into());
-        }
         if config.audit != running.audit {
             if !config.audit.is_on() {
                 // The last record of the log tells why it ends.
                 let last = ReloadReport::accepted(ReloadOutcome::Applied, losses.clone());
-                self.audit_reload(&last, &self.report.loaded_digest(), cause.actor());
+                self.audit_reload(&last, &self.report.loaded_digest(), cause.audit_actor());
             }
-            let applied = audit_log::apply_audit(&self.gateway.audit, &config.audit).await;
-            applied.map_err(|error| vec![error_chain(&error)])?;
+            let audit = &self.gateway.audit;
+            let replaced = audit_log::replace_audit(audit, &config.audit, &running.audit).await;
+            replaced.map_err(|fault| located_lines(&source, vec![fault]))?;
+        }
+        if let Some(log) = &self.log
+            && let Err(error) = log.set_levels(levels(&config))
+        {
+            return Err(vec![error.to_string()].into());
         }
         if config.events != running.events {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
@@ -403,6 +350,7 @@ impl Reloader {
         let changes = ReloadChanges::between(&running, &config).describe();
         let plan = self.gateway.snapshots.apply(config).await;
         self.publish(listeners, file);
+        self.keep_applied(source, cause, changes.clone()).await;
         tracing::info!(
             kept = plan.kept.len(),
             replaced = plan.replaced.len(),
@@ -449,46 +397,18 @@ impl Reloader {
         Ok(())
     }
 
+    /// Adds an applied text to the stored versions.
+    async fn keep_applied(&self, source: ConfigSource, cause: &ReloadCause, summary: String) {
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        let text = AppliedText { source, actor: cause.actor(), summary };
+        keep_version(&config, &self.common.config.path, text).await;
+    }
+
     fn publish(&self, listeners: settings::Listeners, file: LoadedFile) {
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
         self.report.loaded(&self.common.config.path, file);
     }
-}
-
-/// Reads the configuration and the files that it names, and checks them together.
-fn load_files(
-    common: &CommonArgs,
-    environment: &dyn Environment,
-) -> Result<LoadedFiles, RejectedFiles> {
-    let source = ConfigSource::open(&common.config.path).map_err(|error| RejectedFiles {
-        faults: vec![format!("cannot read {}: {error}", common.config.path.display())],
-        files: Vec::new(),
-        digest: None,
-    })?;
-    let digest = Some(source.digest());
-    let rejected = |faults| RejectedFiles { faults, files: Vec::new(), digest: digest.clone() };
-    // A configuration without a setting is valid, but an empty file is usually one in the middle of
-    // a write.
-    if source.bytes.trim_ascii().is_empty() {
-        let fault = format!("{}: the file is empty: expected a configuration", source.name);
-        return Err(rejected(vec![fault]));
-    }
-    let mut config = Config::read(&source, environment).map_err(|faults| RejectedFiles {
-        faults: faults.to_string().lines().map(str::to_owned).collect(),
-        files: faults.files().to_vec(),
-        digest: digest.clone(),
-    })?;
-    common.apply_overrides(&mut config).map_err(|problem| rejected(vec![problem]))?;
-    memory::fit_control_group(&mut config);
-    let listeners =
-        settings::of(&config).map_err(|faults| rejected(located_lines(&source, faults)))?;
-    Ok(LoadedFiles { config, listeners, source })
-}
-
-/// Returns faults with their lines, one each.
-fn located_lines(source: &ConfigSource, faults: Vec<LateFault>) -> Vec<String> {
-    ConfigFaults::of_late(source, faults).to_string().lines().map(str::to_owned).collect()
 }
 
 /// Maximum time between two looks at the clock.

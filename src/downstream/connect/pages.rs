@@ -11,8 +11,8 @@ use crate::oauth::{
     OfferedLogin, RevocationOutcome, TicketOffer,
 };
 use crate::snapshot::SnapshotServer;
-use crate::telemetry::log::SharedFaultLog;
 use crate::telemetry::audit::RecordRoom;
+use crate::telemetry::log::SharedFaultLog;
 
 use super::PageRequest;
 use super::html::{Page, escape_html, fault_page, lead_to};

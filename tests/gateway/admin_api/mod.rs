@@ -3,9 +3,10 @@
 mod bodies;
 mod calls;
 mod disabled;
-mod operator_calls;
 mod certificates;
+mod configuration;
 mod limits;
+mod operator_calls;
 mod resources;
 mod tokens;
 mod server_checks;

@@ -28,7 +28,7 @@ async fn every_endpoint_is_refused_to_the_roles_below_its_own() {
     let keys = ["plain-key", "looks-key", "acts-key", "rules-key"];
     let mut checked = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let path = ["{server}", "{session}", "{id}"]
+        let path = ["{server}", "{session}", "{id}", "{version}"]
             .iter()
             .fold(path.clone(), |path, name| path.replace(name, "none"));
         for (method, operation) in methods.as_object().unwrap() {
@@ -137,6 +137,18 @@ async fn definitions_are_approved_in_exactly_the_form_that_was_seen() {
     ] {
         assert_eq!(code(&post(&gateway, path, &body).await, status), expected, "{body}");
     }
+    let reject = "/servers/s/definitions/reject";
+    let none = post(&gateway, reject, &json!({ "sha256": ["0".repeat(64)] })).await;
+    assert_eq!(code(&none, 409), "not_pending");
+    let info = get(&gateway, "/definitions").await["pending"].clone();
+    let info = info.as_array().unwrap().iter().find(|one| one["kind"] == "serverInfo").unwrap();
+    let rejected = post(&gateway, reject, &json!({ "sha256": [info["sha256"]] })).await;
+    assert_eq!(rejected.json()["rejected"][0]["kind"], "serverInfo", "{rejected:?}");
+    let page = get(&gateway, "/definitions").await;
+    assert_eq!(
+        (page["pending"].as_array().unwrap().len(), &page["rejected"][0]["kind"]),
+        (1, &json!("serverInfo"))
+    );
     assert_eq!(client.tool_names().await, Vec::<String>::new());
     let approved = post(&gateway, path, &json!({ "sha256": [first["sha256"]] })).await;
     assert_eq!(approved.json()["approved"], json!([{ "kind": "tools", "name": "add" }]));
@@ -191,4 +203,46 @@ async fn the_catalog_has_every_element_also_those_that_no_client_sees() {
     let add = find("add");
     assert!(add["tokens"].as_u64().unwrap() > 5, "{add}");
     assert_eq!(add["profiles"], json!(["default"]), "the profile `few` shows no tool");
+}
+
+#[tokio::test]
+async fn audit_records_are_found_for_operators_by_filter_and_page() {
+    let upstream = Upstream::modern().await;
+    let gateway = with_roles(Gateway::with("s", upstream.http()))
+        .toml("[audit]\nfile = \"audit.jsonl\"\n")
+        .start()
+        .await;
+    let client = gateway.modern().key("plain-key");
+    for _ in 0..3 {
+        client.call("s__echo", json!({})).await;
+    }
+    client.call("s__none", json!({})).await;
+    let page = async |query: &str| get(&gateway, &format!("/audit?{query}")).await;
+    let count = async |query: &str| page(query).await["records"].as_array().unwrap().len();
+    within(async { while count("kind=call").await < 4 {} }).await;
+    for (query, expected) in [
+        ("tool=s__echo", 3),
+        ("tool=echo&client=plain&server=s&decision=allow", 3),
+        ("client=plain&decision=deny", 1),
+        ("client=other", 0),
+        ("kind=reload", 0),
+        ("kind=call&until=2020-01-01T00:00:00Z", 0),
+        ("kind=call&since=2020-01-01T00:00:00Z", 4),
+    ] {
+        assert_eq!(count(query).await, expected, "{query}");
+    }
+    let first = page("tool=s__echo&limit=2").await;
+    let next = format!("tool=s__echo&limit=2&cursor={}", first["next"].as_str().unwrap());
+    let second = page(&next).await;
+    let number = |page: &Value, at: usize| page["records"][at]["seq"].as_u64().unwrap();
+    assert_eq!(second["records"].as_array().unwrap().len(), 1);
+    assert!(number(&first, 0) > number(&first, 1) && number(&first, 1) > number(&second, 0));
+    let after = format!("tool=s__echo&after={}", number(&first, 1));
+    assert_eq!(number(&page(&after).await, 0), number(&first, 0));
+    for query in ["limit=x", "limit=1001", "since=today", "cursor=x", "after=x", "other=1"] {
+        let said = gateway.admin(&format!("/api/v1/audit?{query}")).await;
+        assert_eq!(code(&said, 400), "invalid_request", "{query}");
+    }
+    let without = Gateway::alone().start().await;
+    assert_eq!(code(&without.admin("/api/v1/audit").await, 409), "audit_file_needed");
 }

@@ -1,13 +1,15 @@
 //! A required audit log: requests that cannot be recorded are refused, and nothing is lost.
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::operations::relay_metadata;
 use super::{AUDIT, KEY, auditing, counted};
 use crate::support::gateway::Builder;
 use crate::support::relay::{FIXED, QUERY, Relay};
-use crate::support::{Browser, Gateway, Said, Step, Upstream, json_lines, until};
+use crate::support::{Browser, Gateway, Said, Step, Upstream, json_lines, until, until_async};
 
 /// An audit log in a folder that does not exist yet.
 const LATER: &str = "[audit]\nfile = \"later/audit.jsonl\"\nrequired = true\n";
@@ -169,4 +171,56 @@ async fn a_reload_to_a_required_log_that_cannot_be_opened_is_rejected() {
     let fault = fault.as_str().unwrap();
     assert!(fault.contains("audit.file: ") && fault.contains("later/audit.jsonl"), "{fault}");
     assert!(!gateway.modern().key(KEY).call("s__echo", json!({})).await.is_error());
+}
+
+#[tokio::test]
+async fn a_reload_to_a_required_log_whose_receiver_does_not_answer_is_rejected() {
+    let upstream = Upstream::modern().await;
+    let gateway = auditing(&upstream, AUDIT).start().await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let remote = format!("[audit]\nsyslog = \"tcp:{closed}\"\nrequired = true\n");
+    assert_eq!(gateway.reload(auditing(&upstream, &remote)).await, ReloadOutcome::Rejected);
+    let status = gateway.status().await;
+    let fault = status["configuration"]["last_reload"]["faults"][0].as_str().unwrap();
+    assert!(fault.contains("audit.syslog: ") && fault.contains("cannot be written"), "{fault}");
+    // The running log goes on.
+    let path = gateway.folder().join("audit.jsonl");
+    assert!(!gateway.modern().key(KEY).call("s__echo", json!({})).await.is_error());
+    until(|| json_lines(&path).iter().any(|record| record["event"] == "call")).await;
+    let is_rejected =
+        |record: &Value| record["operation"] == "reload" && record["outcome"] == "failed";
+    until(|| json_lines(&path).iter().any(is_rejected)).await;
+    assert_eq!(counted(&gateway.metrics().await, "dropped"), 0);
+    // An optional log is taken: it may be mended later.
+    let optional = remote.replace("required = true", "");
+    assert_eq!(gateway.reload(auditing(&upstream, &optional)).await, ReloadOutcome::Applied);
+}
+
+#[tokio::test]
+async fn a_relayed_login_keeps_room_for_its_record() {
+    let small = format!("{AUDIT}required = true\nqueue_size = \"4KiB\"\n");
+    let relay = Relay::start(FIXED, relay_metadata, |builder| builder.toml(&small)).await;
+    let mut socket = TcpStream::connect(relay.gateway.running.address).await.unwrap();
+    let begun = "POST /login/idp/token HTTP/1.1\r\nhost: localhost\r\n\
+        content-type: application/x-www-form-urlencoded\r\ncontent-length: 9\r\n\r\na=";
+    socket.write_all(begun.as_bytes()).await.unwrap();
+    let browser = Browser::of(&relay.gateway);
+    let path = format!("/login/idp/authorize?{QUERY}");
+    // The unfinished request has the only room.
+    until_async(async || browser.opens(&path).await.status == 503).await;
+    drop(socket);
+    until_async(async || browser.opens(&path).await.status != 503).await;
+}
+
+#[tokio::test]
+async fn the_response_to_a_login_keeps_room_for_its_record() {
+    let small = format!("{AUDIT}required = true\nqueue_size = \"4KiB\"\n");
+    let gateway = Gateway::alone().toml(&small).start().await;
+    let mut socket = TcpStream::connect(gateway.running.address).await.unwrap();
+    let begun = "GET /oauth/callback?code=c&state=s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\na=";
+    socket.write_all(begun.as_bytes()).await.unwrap();
+    let browser = Browser::of(&gateway);
+    until_async(async || browser.opens("/connect").await.status == 503).await;
+    drop(socket);
+    until_async(async || browser.opens("/connect").await.status == 200).await;
 }

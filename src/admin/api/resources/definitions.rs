@@ -13,6 +13,7 @@ use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::definitions::shown_name;
 use crate::call::{NativeName, ServerName};
+use crate::catalog::DefinitionKind;
 use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinnedDefinition};
 use crate::text::{error_chain, escape_controls, escape_invisible};
 
@@ -21,6 +22,8 @@ use crate::text::{error_chain, escape_controls, escape_invisible};
 pub(crate) struct PendingPage {
     /// In file order of servers.
     pending: Vec<PendingDefinition>,
+    /// Forms that were rejected, and are held as long as the server lists them.
+    rejected: Vec<PendingDefinition>,
 }
 
 /// A definition that waits for approval.
@@ -36,15 +39,17 @@ pub(crate) struct PendingDefinition {
     sha256: String,
     /// The reasons to ask.
     reasons: Vec<String>,
+    /// True if an operator has rejected it: it stays held until it is approved.
+    rejected: bool,
     /// The changes since the newest form, as a unified diff; the whole text if there are none.
     diff: String,
 }
 
-/// The forms to approve.
+/// The forms to approve or to reject.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Approval {
-    /// Their SHA-256, as listed: a form that has changed since is not approved.
+    /// Their SHA-256, as listed: the decision is not about a form that has changed since.
     sha256: Vec<String>,
 }
 
@@ -52,12 +57,19 @@ pub(crate) struct Approval {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ApprovalReport {
     /// Their kinds and names.
-    approved: Vec<ApprovedDefinition>,
+    approved: Vec<DecidedDefinition>,
 }
 
-/// A definition that was approved.
+/// The rejected definitions.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct ApprovedDefinition {
+pub(crate) struct RejectionReport {
+    /// Their kinds and names.
+    rejected: Vec<DecidedDefinition>,
+}
+
+/// A definition that was approved or rejected.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DecidedDefinition {
     /// Its kind.
     kind: &'static str,
     /// The server's own name for it, or its URI.
@@ -74,34 +86,57 @@ pub(crate) async fn list_pending(request: EndpointRequest) -> EndpointAnswer {
         for server in servers {
             pending.extend(pending_of(&server, &folder.read(&server)?));
         }
-        Ok(PendingPage { pending })
+        let (rejected, pending) = pending.into_iter().partition(|one| one.rejected);
+        Ok(PendingPage { pending, rejected })
     };
     answer(&in_background(read).await?)
 }
 
 /// Approves forms of a server.
 pub(crate) async fn approve_forms(request: EndpointRequest) -> EndpointAnswer {
-    let (folder, server) = (folder(&request)?, server_name(&request)?);
+    let approved = decide(&request, BaselineFolder::approve_forms).await?;
+    answer(&ApprovalReport { approved })
+}
+
+/// Rejects forms of a server.
+pub(crate) async fn reject_forms(request: EndpointRequest) -> EndpointAnswer {
+    let rejected = decide(&request, BaselineFolder::reject_forms).await?;
+    answer(&RejectionReport { rejected })
+}
+
+/// Records a decision about forms in the baseline of their server.
+type RecordDecision = fn(
+    &BaselineFolder,
+    &ServerName,
+    &[String],
+) -> Result<Vec<(DefinitionKind, String)>, BaselineError>;
+
+/// Decides about the forms of a request, and applies the decision.
+async fn decide(
+    request: &EndpointRequest,
+    record: RecordDecision,
+) -> Result<Vec<DecidedDefinition>, ApiProblem> {
+    let (folder, server) = (folder(request)?, server_name(request)?);
     let config = request.report.configured();
     if config.servers.iter().all(|known| known.name != server) {
         return Err(unknown_server(server.as_str()));
     }
     let Approval { sha256 } = request.read_body()?;
-    if sha256.is_empty() || sha256.len() > MAX_APPROVED_FORMS {
-        let detail = format!("expected 1 to {MAX_APPROVED_FORMS} digests in `sha256`");
+    if sha256.is_empty() || sha256.len() > MAX_DECIDED_FORMS {
+        let detail = format!("expected 1 to {MAX_DECIDED_FORMS} digests in `sha256`");
         return Err(ApiProblem::invalid(detail));
     }
-    let approved = in_background(move || folder.approve_forms(&server, &sha256)).await?;
+    let decided = in_background(move || record(&folder, &server, &sha256)).await?;
     request.report.gateway.snapshots.read_approvals();
-    if approved.is_empty() {
-        let detail = "no definition waits for approval in exactly these forms: list them again";
+    if decided.is_empty() {
+        let detail = "no definition waits for a decision in exactly these forms: list them again";
         return Err(ApiProblem::new(ProblemCode::NotPending, detail));
     }
-    let approved = approved.iter().map(|(kind, name)| ApprovedDefinition {
+    let decided = decided.iter().map(|(kind, name)| DecidedDefinition {
         kind: kind.member(),
         name: shown_name(&NativeName::new(name)),
     });
-    answer(&ApprovalReport { approved: approved.collect() })
+    Ok(decided.collect())
 }
 
 fn folder(request: &EndpointRequest) -> Result<BaselineFolder, ApiProblem> {
@@ -129,6 +164,7 @@ fn pending_of(server: &ServerName, record: &BaselineRecord) -> Vec<PendingDefini
             name: shown_name(&NativeName::new(name)),
             sha256: form.sha256.to_string(),
             reasons: form.reasons.clone(),
+            rejected: form.rejected,
             diff: diff_of(name, pinned, form.definition.as_ref()),
         })
     });
@@ -150,5 +186,5 @@ fn pretty_text(definition: &Value) -> String {
     lines.collect()
 }
 
-/// Limit of the forms in one approval.
-const MAX_APPROVED_FORMS: usize = 10_000;
+/// Limit of the forms in one decision.
+const MAX_DECIDED_FORMS: usize = 10_000;

@@ -3,6 +3,7 @@
 //! endpoints.
 
 pub(super) mod calls;
+pub(super) mod audit;
 pub(super) mod catalog;
 pub(super) mod clients;
 pub(super) mod configuration;

@@ -7,20 +7,21 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use jiff::{Span, Timestamp};
 use tokio::task::spawn_blocking;
 
-use crate::admin::{ConfigPlan, PlanError, ReloadControl, wall_time};
+use crate::admin::{ConfigActor, ConfigPlan, PlanError, wall_time};
 use crate::cli::audit::records::{audit_files, read_records};
-use crate::config::Config;
+use crate::cli::preview::configuration::find_hidden_value;
+use crate::config::{Config, ConfigSource};
 use crate::crypto::sha256;
 use crate::snapshot::{CallReplay, RecordedCall, ReplayReport, Snapshot};
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
-use super::{ReloadCause, ReloadRefusal, Reloader};
+use super::loading::{LoadedFiles, load_files, load_text};
+use super::{ReloadCause, ReloadReport, Reloader};
 use crate::cli::CommonArgs;
 use crate::cli::serve::Running;
 use crate::telemetry::log::LogHandle;
@@ -37,24 +38,28 @@ impl Reloader {
     /// Returns the consequences of the configuration file as it is now. Replays the calls of the last
     /// days in the audit log.
     pub async fn plan(&self, days: u16) -> ConfigPlan {
-        let loaded = match self.load_files(&ReloadCause::Operator).await {
+        self.plan_text(None, days).await
+    }
+
+    /// Returns the consequences of a text, or of the file.
+    pub(super) async fn plan_text(&self, text: Option<String>, days: u16) -> ConfigPlan {
+        let loaded = match self.read_text(text).await {
             Ok(loaded) => loaded,
-            Err(ReloadRefusal::Faults(faults)) => return faulty(faults),
-            Err(ReloadRefusal::Weakens(_) | ReloadRefusal::Unsettled) => {
-                return faulty(vec!["the file has changed while it was read".into()]);
-            }
+            Err(faults) => return faulty(faults),
         };
         let snapshot = self.gateway.snapshots.load_full();
         let since = wall_time() - Span::new().hours(i64::from(days) * 24);
-        let (config, digest) = (loaded.config, loaded.source.digest());
+        let LoadedFiles { config, source, .. } = loaded;
         let generation = snapshot.generation;
-        let digest = HEXLOWER.encode(&sha256(format!("{digest} after {generation}").as_bytes()));
+        let digest = plan_digest(&source, generation);
+        let is_running = source.digest() == self.report.loaded_digest();
         let work = spawn_blocking(move || (describe(&snapshot, &config, since), config)).await;
         let (mut plan, config) = match work {
             Ok(described) => described,
             Err(error) => return faulty(vec![error_chain(&error)]),
         };
         plan.digest = Some(digest.clone());
+        plan.is_running_text = is_running;
         *self.planned.lock() = Some(PlannedConfig { digest, generation, config });
         plan
     }
@@ -64,22 +69,46 @@ impl Reloader {
     /// # Errors
     /// [`PlanError`].
     pub async fn reload_if(&self, digest: &str) -> Result<ReloadOutcome, PlanError> {
-        let planned = self.planned.lock().take();
-        let planned = planned.filter(|planned| planned.digest == digest);
-        let unknown = || PlanError::Unknown { digest: digest.to_owned() };
-        let planned = planned.ok_or_else(unknown)?;
-        let outcome = Box::pin(self.reload_for(ReloadCause::Plan(Box::new(planned)))).await;
-        outcome.ok_or(PlanError::Outdated)
+        let report = self.reload_planned(digest, ConfigActor::Signal).await?;
+        Ok(report.outcome)
+    }
+
+    pub(super) async fn reload_planned(
+        &self,
+        digest: &str,
+        actor: ConfigActor,
+    ) -> Result<ReloadReport, PlanError> {
+        let cause = ReloadCause::Plan(Box::new(self.take_plan(digest)?), actor);
+        Box::pin(self.reload_for(cause)).await.ok_or(PlanError::Outdated)
+    }
+
+    /// Removes the last plan, if it has this digest.
+    pub(super) fn take_plan(&self, digest: &str) -> Result<PlannedConfig, PlanError> {
+        let planned = self.planned.lock().take_if(|planned| planned.digest == digest);
+        planned.ok_or_else(|| PlanError::Unknown { digest: digest.to_owned() })
+    }
+
+    /// Reads a text, or the file, as a reload would, without an effect.
+    pub(super) async fn read_text(&self, text: Option<String>) -> Result<LoadedFiles, Vec<String>> {
+        if let Some(line) = text.as_deref().and_then(find_hidden_value) {
+            return Err(vec![format!(
+                "line {line}: \"***\" stands for a secret that is not shown: write the secret, or a \
+                 reference such as ${{env:NAME}}"
+            )]);
+        }
+        let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
+        let read = move || match text {
+            Some(text) => load_text(text, &common, &*environment),
+            None => load_files(&common, &*environment),
+        };
+        let read = self.reader.run(read).await.map_err(|error| vec![error_chain(&error)])?;
+        read.map_err(|rejected| rejected.faults)
     }
 }
 
 impl Running {
     /// Returns the reloader of this gateway, and has the API use it.
-    pub(in crate::cli) fn share_reloader(
-        &self,
-        common: CommonArgs,
-        log: Option<LogHandle>,
-    ) -> Arc<Reloader> {
+    pub fn share_reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Arc<Reloader> {
         let reloader = Arc::new(self.reloader(common, log));
         let weak: Weak<Reloader> = Arc::downgrade(&reloader);
         self.report.set_control(weak);
@@ -87,26 +116,23 @@ impl Running {
     }
 }
 
-#[async_trait]
-impl ReloadControl for Reloader {
-    async fn plan(&self, days: u16) -> ConfigPlan {
-        Self::plan(self, days).await
-    }
-
-    async fn apply(&self, digest: Option<&str>) -> Result<ReloadOutcome, PlanError> {
-        match digest {
-            Some(digest) => self.reload_if(digest).await,
-            None => Ok(self.reload().await),
-        }
-    }
-}
-
 impl PlannedConfig {
+    /// Returns true if a text is the planned one.
+    pub(super) fn is_of(&self, source: &ConfigSource) -> bool {
+        plan_digest(source, self.generation) == self.digest
+    }
+
     /// Returns true if a loaded configuration is the planned one, and replaces the one that it was
     /// compared with.
     pub(super) fn is_for(&self, config: &Config, generation: u64) -> bool {
         self.generation == generation && self.config == *config
     }
+}
+
+/// Returns the digest of a plan. It contains no value of a reference: it would allow to guess secrets.
+fn plan_digest(source: &ConfigSource, generation: u64) -> String {
+    let digest = source.digest();
+    HEXLOWER.encode(&sha256(format!("{digest} after {generation}").as_bytes()))
 }
 
 fn faulty(faults: Vec<String>) -> ConfigPlan {

@@ -1,0 +1,343 @@
+//! Reads the audit log from its end: the newest records first, page by page, within bounds.
+//!
+//! A page ends at a number of records, of their bytes, or of the bytes that were searched; the next
+//! one continues at its cursor. The cursor names the file by its inode, because a rotation renames
+//! it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::config::AuditConfig;
+use crate::telemetry::audit::rotated_file;
+
+/// The records to find. Each `None` matches all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AuditFilter {
+    /// The principal, or the name of the operator.
+    pub(crate) client: Option<String>,
+    /// The public or the native name of the tool.
+    pub(crate) tool: Option<String>,
+    /// The server.
+    pub(crate) server: Option<String>,
+    /// The decision, or the outcome of an operation.
+    pub(crate) decision: Option<String>,
+    /// The event, or the operation.
+    pub(crate) kind: Option<String>,
+    /// The earliest time.
+    pub(crate) since: Option<Timestamp>,
+    /// The latest time.
+    pub(crate) until: Option<Timestamp>,
+    /// The number of the last record that is known already: only later ones are found.
+    pub(crate) after: Option<u64>,
+}
+
+/// A page of records.
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct AuditPage {
+    /// The records, the newest first, as they are in the log.
+    pub(crate) records: Vec<Value>,
+    /// The place of the next page; `None` at the end. A page may be short, or even empty, before the
+    /// end: each searches a bounded part of the log.
+    pub(crate) next: Option<String>,
+}
+
+/// A place in the log: before it is the part to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AuditCursor {
+    inode: u64,
+    offset: u64,
+}
+
+impl AuditCursor {
+    /// Parses a cursor of a page.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (inode, offset) = text.split_once('-')?;
+        Some(Self { inode: inode.parse().ok()?, offset: offset.parse().ok()? })
+    }
+}
+
+/// Limits of a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageLimits {
+    /// Records in the page.
+    pub(crate) records: usize,
+    /// Bytes of these records.
+    pub(crate) bytes: usize,
+    /// Bytes that are searched.
+    pub(crate) searched: u64,
+}
+
+impl AuditFilter {
+    fn matches(&self, record: &Value) -> bool {
+        let text = |name: &str| record.get(name).and_then(Value::as_str);
+        let actor = record.get("actor").and_then(|actor| actor.get("name")).and_then(Value::as_str);
+        let has = |wanted: &Option<String>, found: [Option<&str>; 2]| {
+            wanted.as_deref().is_none_or(|wanted| found.contains(&Some(wanted)))
+        };
+        let time = time_of(record);
+        has(&self.client, [text("principal"), actor])
+            && has(&self.tool, [text("tool"), text("native_tool")])
+            && has(&self.server, [text("server"), None])
+            && has(&self.decision, [text("decision"), text("outcome")])
+            && has(&self.kind, [text("event"), text("operation")])
+            && self.since.is_none_or(|since| time.is_some_and(|time| time >= since))
+            && self.until.is_none_or(|until| time.is_some_and(|time| time <= until))
+    }
+
+    /// Returns true if no earlier record can match.
+    fn is_past(&self, record: &Value) -> bool {
+        let number = record.get("seq").and_then(Value::as_u64);
+        self.after.is_some_and(|after| number.is_some_and(|number| number <= after))
+            || self.since.is_some_and(|since| time_of(record).is_some_and(|time| time < since))
+    }
+}
+
+fn time_of(record: &Value) -> Option<Timestamp> {
+    record.get("time")?.as_str()?.parse().ok()
+}
+
+/// Reads a page. Blocks.
+///
+/// # Errors
+/// A file of the log cannot be read.
+pub(crate) fn read_page(
+    files: &[PathBuf],
+    filter: &AuditFilter,
+    cursor: Option<AuditCursor>,
+    limits: PageLimits,
+) -> io::Result<AuditPage> {
+    let mut page = AuditPage::default();
+    let (mut bytes, mut searched, mut waits) = (0, 0, cursor);
+    for path in files {
+        let Some(file) = open_log(path)? else { continue };
+        let (inode, mut end) = (file.metadata()?.ino(), None);
+        if let Some(cursor) = waits {
+            if cursor.inode != inode {
+                continue;
+            }
+            (end, waits) = (Some(cursor.offset), None);
+        }
+        let mut lines = BackwardLines::open(file, end)?;
+        loop {
+            let place = lines.end;
+            if page.records.len() >= limits.records
+                || bytes >= limits.bytes
+                || searched >= limits.searched
+            {
+                page.next = Some(format!("{inode}-{place}"));
+                return Ok(page);
+            }
+            let Some(line) = lines.next_line()? else { break };
+            searched += place - lines.end;
+            let Ok(record) = serde_json::from_slice::<Value>(&line) else { continue };
+            if filter.is_past(&record) {
+                return Ok(page);
+            }
+            if filter.matches(&record) {
+                bytes += line.len();
+                page.records.push(record);
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// Returns the configured file and its rotated predecessors, the newest first; `None` without a
+/// file.
+pub(crate) fn log_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
+    let file = audit.file.as_ref()?;
+    let earlier = (1..=audit.keep).map(|number| rotated_file(file, number));
+    Some([file.clone()].into_iter().chain(earlier).collect())
+}
+
+/// Opens a file of the log; `None` if there is none. A pipe or a device has no end to read from.
+fn open_log(path: &Path) -> io::Result<Option<File>> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => File::open(path).map(Some),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lines of a file, the last one first.
+struct BackwardLines {
+    file: File,
+    /// Offset of the part that is read: its bytes are in `part`.
+    start: u64,
+    /// Offset of the end of the next line, with its line end.
+    end: u64,
+    part: Vec<u8>,
+}
+
+impl BackwardLines {
+    /// Starts at an offset behind a line end, by default at the end of the file. An incomplete last
+    /// line is left out.
+    fn open(file: File, end: Option<u64>) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let end = end.unwrap_or(length).min(length);
+        let mut lines = Self { file, start: end, end, part: Vec::new() };
+        lines.drop_incomplete()?;
+        Ok(lines)
+    }
+
+    fn drop_incomplete(&mut self) -> io::Result<()> {
+        while self.start > 0 || !self.part.is_empty() {
+            if let Some(at) = memchr::memrchr(b'\n', &self.part) {
+                self.part.truncate(at + 1);
+                break;
+            }
+            self.part.clear();
+            if !self.read_before()? {
+                break;
+            }
+        }
+        self.end = self.start + self.part.len() as u64;
+        Ok(())
+    }
+
+    /// Returns the next line without its line end. One that is too long is empty.
+    fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut is_too_long = false;
+        loop {
+            let content = self.part.len().saturating_sub(1);
+            let before = self.part.get(..content).unwrap_or_default();
+            if let Some(at) = memchr::memrchr(b'\n', before) {
+                let line = self.part.get(at + 1..content).unwrap_or_default().to_vec();
+                self.part.truncate(at + 1);
+                self.end = self.start + self.part.len() as u64;
+                return Ok(Some(if is_too_long { Vec::new() } else { line }));
+            }
+            if self.part.len() > MAX_LINE_BYTES {
+                is_too_long = true;
+                // The line end stays.
+                self.part = vec![b'\n'];
+            }
+            if !self.read_before()? {
+                let line = self.part.get(..self.part.len().saturating_sub(1)).unwrap_or_default();
+                let line = (!self.part.is_empty()).then(|| line.to_vec());
+                self.part.clear();
+                self.end = 0;
+                return Ok(line.map(|line| if is_too_long { Vec::new() } else { line }));
+            }
+        }
+    }
+
+    /// Reads the bytes before the part. Returns false at the beginning of the file.
+    fn read_before(&mut self) -> io::Result<bool> {
+        let length = self.start.min(CHUNK_BYTES);
+        if length == 0 {
+            return Ok(false);
+        }
+        self.start -= length;
+        let mut chunk = vec![0; usize::try_from(length).unwrap_or_default()];
+        self.file.read_exact_at(&mut chunk, self.start)?;
+        chunk.append(&mut self.part);
+        self.part = chunk;
+        Ok(true)
+    }
+}
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: u64 = 64 << 10;
+/// Limit of the bytes of a line.
+const MAX_LINE_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PageLimits = PageLimits { records: 3, bytes: 1 << 20, searched: 1 << 20 };
+
+    fn numbers(page: &AuditPage) -> Vec<u64> {
+        page.records.iter().map(|record| record["seq"].as_u64().unwrap()).collect()
+    }
+
+    fn record(number: u64) -> String {
+        let client = if number.is_multiple_of(2) { "ann" } else { "bob" };
+        let seconds = number % 60;
+        format!(
+            "{{\"seq\":{number},\"time\":\"2026-11-28T10:00:{seconds:02}.5Z\",\"event\":\"call\",\
+             \"principal\":\"{client}\",\"tool\":\"s__t\",\"decision\":\"allow\"}}\n"
+        )
+    }
+
+    #[test]
+    fn pages_go_back_through_all_files_also_if_they_are_renamed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let files = [path("log"), path("log.1"), path("log.2")];
+        fs::write(&files[1], [record(1), "no record\n".to_owned(), record(2)].concat()).unwrap();
+        let newest = [record(3), record(4), record(5), record(6), "{\"seq\":7,".to_owned()];
+        fs::write(&files[0], newest.concat()).unwrap();
+        let filter = AuditFilter::default();
+        let page = read_page(&files, &filter, None, LIMITS).unwrap();
+        assert_eq!(numbers(&page), [6, 5, 4], "the last line is incomplete");
+        fs::rename(&files[1], &files[2]).unwrap();
+        fs::rename(&files[0], &files[1]).unwrap();
+        fs::write(&files[0], record(8)).unwrap();
+        let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
+        let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
+        assert_eq!(numbers(&page), [3, 2, 1]);
+        let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
+        let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
+        assert_eq!((numbers(&page), page.next), (vec![], None));
+        let gone = AuditCursor { inode: 1, offset: 7 };
+        assert_eq!(read_page(&files, &filter, Some(gone), LIMITS).unwrap(), AuditPage::default());
+    }
+
+    #[test]
+    fn a_filter_finds_its_records_and_ends_at_the_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("log")];
+        let operation = "{\"seq\":21,\"time\":\"2026-11-28T10:00:21Z\",\"event\":\"operation\",\
+            \"operation\":\"reload\",\"actor\":{\"kind\":\"operator\",\"name\":\"client ops\"},\
+            \"outcome\":\"ok\"}\n";
+        let all: Vec<_> = (1..=20).map(record).chain([operation.to_owned()]).collect();
+        fs::write(&files[0], all.concat()).unwrap();
+        let some = |text: &str| Some(text.to_owned());
+        let time = |text: &str| Some(text.parse().unwrap());
+        let all = AuditFilter::default;
+        for (filter, expected) in [
+            (AuditFilter { client: some("ann"), ..all() }, vec![20, 18, 16]),
+            (AuditFilter { client: some("client ops"), ..all() }, vec![21]),
+            (AuditFilter { tool: some("s__t"), ..all() }, vec![20, 19, 18]),
+            (AuditFilter { tool: some("other"), ..all() }, vec![]),
+            (AuditFilter { server: some("s"), ..all() }, vec![]),
+            (AuditFilter { decision: some("ok"), ..all() }, vec![21]),
+            (AuditFilter { kind: some("reload"), ..all() }, vec![21]),
+            (AuditFilter { until: time("2026-11-28T10:00:03Z"), ..all() }, vec![2, 1]),
+            (AuditFilter { since: time("2026-11-28T10:00:20Z"), ..all() }, vec![21, 20]),
+            (AuditFilter { after: Some(19), ..all() }, vec![21, 20]),
+        ] {
+            let page = read_page(&files, &filter, None, LIMITS).unwrap();
+            assert_eq!(numbers(&page), expected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn each_limit_ends_a_page_and_long_lines_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("log")];
+        let long = format!("{{\"seq\":2,\"x\":\"{}\"}}\n", "y".repeat(MAX_LINE_BYTES + 1));
+        fs::write(&files[0], [record(1), long, record(3)].concat()).unwrap();
+        let all = AuditFilter::default();
+        let wide = PageLimits { searched: u64::MAX, ..LIMITS };
+        assert_eq!(numbers(&read_page(&files, &all, None, wide).unwrap()), [3, 1]);
+        for limits in [
+            PageLimits { records: 1, ..wide },
+            PageLimits { bytes: 1, ..wide },
+            PageLimits { searched: 1, ..wide },
+        ] {
+            let page = read_page(&files, &all, None, limits).unwrap();
+            assert_eq!((numbers(&page), page.next.is_some()), (vec![3], true), "{limits:?}");
+        }
+    }
+}

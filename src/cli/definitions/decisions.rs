@@ -1,0 +1,146 @@
+//! Decisions about definitions: by the running gateway, which records them in its audit log, or in the
+//! files of baselines if no gateway runs. The command records those itself.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use crate::call::ServerName;
+use crate::catalog::DefinitionKind;
+use crate::cli::print_error;
+use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError};
+use crate::cli::serve::audit_settings;
+use crate::config::Config;
+use crate::policy::{BaselineError, BaselineFolder, BaselineRecord};
+use crate::telemetry::audit::{
+    AuditOperation, AuditTrail, OperationActor, OperationOutcome, OperationRecord,
+};
+use crate::telemetry::metrics::AuditCounts;
+
+/// A decision about definitions that wait for approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PinDecision {
+    /// Clients may see them.
+    Approve,
+    /// They stay held.
+    Reject,
+}
+
+/// The baselines of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PinFiles<'a> {
+    pub(crate) config: &'a Config,
+    /// The file of the configuration.
+    pub(crate) path: &'a Path,
+    pub(crate) folder: &'a BaselineFolder,
+}
+
+/// Definitions by kind and name.
+type DecidedNames = Vec<(DefinitionKind, String)>;
+
+impl PinDecision {
+    pub(crate) fn participle(self) -> &'static str {
+        match self {
+            Self::Approve => "approved",
+            Self::Reject => "rejected",
+        }
+    }
+
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+impl PinFiles<'_> {
+    /// Decides about the definitions with these names that wait for approval, or about all. Returns
+    /// their kinds and names.
+    ///
+    /// # Errors
+    /// [`BaselineError`].
+    pub(crate) fn record_decision(
+        self,
+        decision: PinDecision,
+        server: &ServerName,
+        names: &[String],
+    ) -> Result<DecidedNames, BaselineError> {
+        let (digests, waiting) = find_pending(&self.folder.read(server)?, names, decision);
+        if digests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = format!("/servers/{server}/definitions/{}", decision.verb());
+        let body = Some(json!({ "sha256": digests }));
+        let request = GatewayRequest { method: Method::POST, path: &path, body };
+        let outcome = GatewayOption::of_config(self.path.to_owned()).request(&request);
+        let is_running = match outcome {
+            Ok(_) => return Ok(waiting),
+            Err(RunningGatewayError::NotRunning { .. }) => false,
+            // A gateway without a folder of its own, or of another version.
+            Err(_) => true,
+        };
+        let decided = match decision {
+            PinDecision::Approve => self.folder.approve_forms(server, &digests)?,
+            PinDecision::Reject => self.folder.reject_forms(server, &digests)?,
+        };
+        if is_running {
+            print_error(
+                "the decision is not in the audit log: the running gateway has not made it",
+            );
+        } else if let Some(reason) = record_change(self.config, &path) {
+            print_error(&format!("the decision is not in the audit log: {reason}"));
+        }
+        Ok(decided)
+    }
+}
+
+/// Returns the digests of the forms that wait under these names, or of all, and their kinds and
+/// names. A rejected form is approved if its name is given and no other form waits.
+fn find_pending(
+    record: &BaselineRecord,
+    names: &[String],
+    decision: PinDecision,
+) -> (Vec<String>, DecidedNames) {
+    let (mut digests, mut waiting) = (Vec::new(), Vec::new());
+    for (kind, name, pinned) in record.definitions() {
+        if !names.is_empty() && names.iter().all(|one| one != name) {
+            continue;
+        }
+        let is_undecided = pinned.pending.iter().any(|form| !form.rejected);
+        let takes_rejected = decision == PinDecision::Approve && !is_undecided && !names.is_empty();
+        let forms = pinned.pending.iter().filter(|form| !form.rejected || takes_rejected);
+        let before = digests.len();
+        digests.extend(forms.map(|form| form.sha256.to_string()));
+        if digests.len() > before {
+            waiting.push((kind, name.to_owned()));
+        }
+    }
+    (digests, waiting)
+}
+
+/// Records a change in the configured audit log, with its chain. Returns the reason that it is not
+/// recorded.
+fn record_change(config: &Config, path: &str) -> Option<String> {
+    let settings = audit_settings(&config.audit).filter(|_| !config.audit.stdout)?;
+    let trail = AuditTrail::new(AuditCounts::default());
+    if let Err(error) = trail.apply(Some(settings)) {
+        return Some(error.to_string());
+    }
+    let name = format!("uid {}", rustix::process::geteuid().as_raw());
+    trail.record_operation(&OperationRecord {
+        operation: AuditOperation::Change { method: "POST", path },
+        actor: OperationActor::Operator(Some(&name)),
+        address: None,
+        outcome: OperationOutcome::Ok,
+        reason: None,
+    });
+    let fault = trail.await_sink(RECORD_TIMEOUT);
+    trail.finish(RECORD_TIMEOUT);
+    fault
+}
+
+/// Time limit for opening the log, and for writing the record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
