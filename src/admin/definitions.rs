@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::json;
 use crate::call::NativeName;
-use crate::catalog::{ListedDefinition, ServerList};
+use crate::catalog::{Catalog, Kind, ListedDefinition, ServerList};
 use crate::crypto::sha256;
 use crate::downstream::Body;
 use crate::snapshot::{Snapshot, SnapshotServer};
@@ -99,8 +99,19 @@ fn entity_tag(content: &[u8]) -> String {
     quoted_tag(&sha256(content))
 }
 
+/// Returns the entity tag of a list as clients without a profile see it, with its kind.
+pub(super) fn list_tag(catalog: &Catalog, kind: Kind) -> (&'static str, String) {
+    (kind.member(), quoted_tag(catalog.list(kind).digest()))
+}
+
+/// Returns one digest over all lists.
+pub(super) fn catalog_digest(catalog: &Catalog) -> String {
+    let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
+    HEXLOWER.encode(&sha256(&all.concat()))
+}
+
 /// Returns a digest as an entity tag.
-pub(super) fn quoted_tag(digest: &[u8]) -> String {
+fn quoted_tag(digest: &[u8]) -> String {
     format!("\"{}\"", HEXLOWER.encode(digest))
 }
 

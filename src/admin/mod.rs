@@ -69,6 +69,7 @@ pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub(crate) use report::wall_time;
+use report::{breaker_status, client_status, era, last_error, next_retry, server_state};
 pub use socket_paths::{socket_candidates, socket_path, stable_path};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,

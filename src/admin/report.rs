@@ -2,20 +2,20 @@
 
 mod servers;
 
+pub(super) use servers::{breaker_status, era, last_error, next_retry, server_state};
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::catalog::{Catalog, Kind};
+use crate::catalog::Kind;
 use crate::clock;
 use crate::config::{ClientConfig, ClientKey, Config};
-use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::identity::{ApiKey, TokenIssuer};
 use crate::pipeline::{CallExplanation, CallQuery, Gateway};
@@ -27,7 +27,7 @@ use crate::text::{error_chain, escape_controls};
 use crate::upstream::ElementChanges;
 
 use super::configuration::ConfigurationNotes;
-use super::definitions::{definition_digests, quoted_tag};
+use super::definitions::{catalog_digest, definition_digests, list_tag};
 use super::expiries::running_expiries;
 use super::findings::find_findings;
 use super::tools::profile_status;
@@ -41,7 +41,7 @@ use super::{
 pub struct StatusReport {
     pub(super) gateway: Arc<Gateway>,
     pub(super) mcp: Arc<McpService>,
-    started_at: Timestamp,
+    pub(super) started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
     pub(super) loads: Notify,
     /// Reads the configuration file, in a process that has one.
@@ -114,6 +114,11 @@ impl StatusReport {
         self.notes().draining = true;
     }
 
+    /// Returns the state of the gateway as a whole.
+    pub(super) fn state(&self) -> GatewayState {
+        if self.notes().draining { GatewayState::Draining } else { GatewayState::Ready }
+    }
+
     pub(super) fn notes(&self) -> MutexGuard<'_, ConfigurationNotes> {
         self.notes.lock()
     }
@@ -123,8 +128,8 @@ impl StatusReport {
 impl StatusSource for StatusReport {
     fn status(&self) -> Status {
         let snapshot = self.gateway.snapshots.load();
-        let draining = self.notes().draining;
-        let count = |kind| snapshot.plain.catalog.list(kind).len();
+        let catalog = &snapshot.plain.catalog;
+        let count = |kind| catalog.list(kind).len();
         let tokens = snapshot.newest_token_report();
         let now = wall_time();
         let profiles = tokens.iter().flat_map(|report| &report.profiles).map(profile_status);
@@ -132,7 +137,7 @@ impl StatusSource for StatusReport {
             version: env!("CARGO_PKG_VERSION"),
             now,
             started_at: self.started_at,
-            state: if draining { GatewayState::Draining } else { GatewayState::Ready },
+            state: self.state(),
             configuration: Some(self.configuration(&snapshot)),
             catalog: CatalogStatus {
                 tools: count(Kind::Tools),
@@ -140,11 +145,16 @@ impl StatusSource for StatusReport {
                 resources: count(Kind::Resources),
                 templates: count(Kind::Templates),
                 skills: count(Kind::Skills),
-                digest: digest_of(&snapshot.plain.catalog),
-                etags: Kind::ALL.into_iter().map(|kind| etag(&snapshot, kind)).collect(),
+                digest: catalog_digest(catalog),
+                etags: Kind::ALL.into_iter().map(|kind| list_tag(catalog, kind)).collect(),
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
-            clients: snapshot.config.clients.iter().map(|it| client(&snapshot, it)).collect(),
+            clients: snapshot
+                .config
+                .clients
+                .iter()
+                .map(|it| client_status(&snapshot, it))
+                .collect(),
             issuers: snapshot.identity.issuers().iter().map(|it| issuer(&snapshot, it)).collect(),
             sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
@@ -202,7 +212,7 @@ impl StatusSource for StatusReport {
     }
 }
 
-fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
+pub(super) fn client_status(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
     let key = |key: &ClientKey| KeyStatus {
         sha256: key.hash.abbreviation(),
         expires_at: key.expires,
@@ -262,14 +272,4 @@ pub(crate) fn wall_time() -> Timestamp {
 
 pub(super) fn time(at: SystemTime) -> Timestamp {
     Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-fn etag(snapshot: &Snapshot, kind: Kind) -> (&'static str, String) {
-    (kind.member(), quoted_tag(snapshot.plain.catalog.list(kind).digest()))
-}
-
-/// Returns one digest over all lists.
-fn digest_of(catalog: &Catalog) -> String {
-    let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
-    HEXLOWER.encode(&sha256(&all.concat()))
 }

@@ -31,6 +31,7 @@ mod running;
 mod servers;
 mod status;
 mod stdio;
+mod top;
 mod trial;
 mod why;
 
@@ -81,6 +82,8 @@ enum CliCommand {
     Logs(logs::LogsArgs),
     /// Make a call through the running gateway, with every gate of a client's call
     Call(Box<call::CallArgs>),
+    /// Watch the servers of the running gateway: rates, latency, errors, queues and tokens
+    Top(top::TopArgs),
     /// Explain which check refuses a call, with the setting and the change that would allow it
     Why(Box<why::WhyArgs>),
     /// Check a configuration without running it, and print every fault with its line and key
@@ -115,6 +118,8 @@ enum CliCommand {
     /// Log in at a server with OAuth, and keep the login in the vault
     #[command(after_help = help::LOGIN_EXAMPLES)]
     Login(login::LoginArgs),
+    /// List the logins of the gateway and its users at servers, or revoke one
+    Logins(login::list::LoginsArgs),
     /// Take over the servers that other programs have configured
     Import(import::ImportArgs),
     /// Point a client at the gateway
@@ -264,6 +269,7 @@ pub fn run() -> ExitCode {
         CliCommand::Status(args) => status::show_status(args),
         CliCommand::Logs(args) => logs::show_logs(&args),
         CliCommand::Call(args) => call::call_tool(&args),
+        CliCommand::Top(args) => top::run(args),
         CliCommand::Why(args) => why::explain(&args),
         CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Doctor(args) => doctor::run(&args),
@@ -285,6 +291,7 @@ pub fn run() -> ExitCode {
             Err(error) => report_error(&error),
         },
         CliCommand::Login(args) => login::log_in(&args),
+        CliCommand::Logins(args) => login::list::run(args),
         CliCommand::Import(args) => import::run(&args),
         CliCommand::Export(args) => export::run(&args),
         CliCommand::Add(args) => add::add_server(&args),

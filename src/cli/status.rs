@@ -145,7 +145,7 @@ fn clip_name(name: &str, width: usize) -> String {
 }
 
 /// Describes a time that has passed, in its largest unit: `3 h`.
-fn describe_age(age: SignedDuration) -> String {
+pub(super) fn describe_age(age: SignedDuration) -> String {
     let seconds = age.as_secs().max(0);
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -21,6 +21,7 @@ use super::input::InputStore;
 use super::stores::code_budgets::CodeBudgets;
 use super::stores::paged_lists::PagedLists;
 use super::stores::refused_logins::RefusedLogins;
+use super::stores::seen_clients::{ClientSighting, SeenClients};
 
 /// State shared by all calls.
 pub struct Gateway {
@@ -48,6 +49,8 @@ pub struct Gateway {
     pub(super) code_budgets: Arc<CodeBudgets>,
     /// Refused logins that have been logged, or will be.
     pub(super) refused_logins: Arc<RefusedLogins>,
+    /// Clients without a session that were served lately.
+    seen_clients: SeenClients,
 }
 
 impl Gateway {
@@ -64,6 +67,7 @@ impl Gateway {
             code_runs: Arc::default(),
             code_budgets: Arc::default(),
             refused_logins: Arc::default(),
+            seen_clients: SeenClients::default(),
             paged: PagedLists::default(),
             snapshots,
             metrics,
@@ -79,6 +83,18 @@ impl Gateway {
     /// passes them on to its servers when they start.
     pub fn meet_client(&self, client: &Client) {
         self.snapshots.meet_client(client.abilities());
+    }
+
+    /// Notes the sender of a request without a session, for operators.
+    #[inline]
+    pub fn see_client(&self, context: &Context) {
+        self.seen_clients.note(context);
+    }
+
+    /// Returns the clients without a session that were served within the last hour, the last one
+    /// first.
+    pub fn seen_clients(&self) -> Vec<ClientSighting> {
+        self.seen_clients.sightings()
     }
 
     /// Ends a Legacy client's session: servers release the resources that they hold for it.

@@ -237,6 +237,11 @@ impl Snapshot {
         [self.counts.client(who).cloned(), self.counts.profile(at.profile()).cloned()]
     }
 
+    /// Returns the metric handle of a principal. The users of an issuer have one together.
+    pub fn client_counts(&self, who: &Principal) -> Option<&Arc<CallMetrics>> {
+        self.counts.client(who)
+    }
+
     /// Returns the route of a public tool name in a view; `None` if its catalog has no such tool:
     /// the same for unknown tools and for hidden ones.
     pub fn find_tool<'a>(&'a self, view: &'a View, public: &str) -> Option<ToolRoute<'a>> {

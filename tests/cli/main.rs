@@ -37,6 +37,7 @@ mod servers;
 mod sinks;
 mod stdio;
 mod tools;
+mod top;
 mod trial;
 mod versions;
 

@@ -89,6 +89,12 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         entry.map(|entry| &mut entry.value)
     }
 
+    /// Returns the entries that have not expired, in no order.
+    pub fn live_entries(&self, now: Instant) -> impl Iterator<Item = (&K, &V)> {
+        let live = self.entries.iter().filter(move |(_, entry)| entry.until > now);
+        live.map(|(key, entry)| (key, &entry.value))
+    }
+
     /// Adds an entry. Returns the entries that it evicts: the oldest of its own holder or address
     /// if that has reached its limit, otherwise the oldest of the holder with the most.
     pub fn insert(

@@ -18,7 +18,6 @@ use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::audit;
 use super::resources::calls::{self, CallDetail, CallsPage};
 use super::resources::catalog::{self, CatalogPage};
-use super::resources::clients::{self, ClientsPage, SessionStatus};
 use super::resources::configuration::{
     self, ApplyRequest, ConfigurationPage, PlanRequest, RollbackRequest, VersionsPage,
 };
@@ -29,6 +28,9 @@ use super::resources::servers::history::{self, FaultsPage, OutputPage};
 use super::resources::servers::trials::{self, TrialArguments};
 use super::resources::servers::{self, ServersPage};
 use super::resources::tools::{self, ToolListing, ToolNames};
+use super::resources::usage::activity::{self, Activity};
+use super::resources::usage::clients::{self, ClientsPage, SessionStatus};
+use super::resources::usage::logins::{self, LoginsPage, RevokedLogin};
 use super::{openapi, resources};
 
 /// An endpoint.
@@ -183,6 +185,8 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         .answers::<Status>(|request| {
         Box::pin(async move { resources::overview::answer_status(&request) })
     }),
+    ApiEndpoint::get("/activity", "Totals since the start, and current levels: two give rates")
+        .answers::<Activity>(|it| Box::pin(async move { activity::show_activity(&it) })),
     ApiEndpoint::get("/servers", "Every server")
         .answers::<ServersPage>(|it| Box::pin(async move { servers::list_servers(&it) })),
     ApiEndpoint::get("/servers/{server}", "A server")
@@ -239,11 +243,23 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         "Scans every definition, also approved ones and those of trusted servers",
     )
     .answers::<ScanReport>(|it| Box::pin(definition_scan::scan_definitions(it))),
-    ApiEndpoint::get("/clients", "Every client, and the open sessions of Legacy clients")
+    ApiEndpoint::get(
+        "/clients",
+        "Every client with the rest of its limits and its refusals, the open sessions of Legacy \
+         clients, and the Modern clients of the last hour",
+    )
         .answers::<ClientsPage>(|it| Box::pin(async move { clients::list_clients(&it) })),
     ApiEndpoint::delete("/sessions/{session}", "Ends a session, with its calls and streams")
         .takes(&[SESSION_PARAMETER])
         .answers::<SessionStatus>(|it| Box::pin(async move { clients::end_session(&it) })),
+    ApiEndpoint::get("/logins", "Every login at a server, without its tokens")
+        .answers::<LoginsPage>(|it| Box::pin(async move { logins::list_logins(&it) })),
+    ApiEndpoint::delete(
+        "/logins/{login}",
+        "Revokes a login at its authorization server, deletes it, and ends the sessions that use it",
+    )
+    .takes(&[LOGIN_PARAMETER])
+    .answers::<RevokedLogin>(|it| Box::pin(logins::revoke_login(it))),
     ApiEndpoint::get("/definitions", "Every definition that waits for approval, with its changes")
         .answers::<PendingPage>(|it| Box::pin(definitions::list_pending(it))),
     ApiEndpoint::post("/servers/{server}/definitions/approve", "Approves forms by their digests")
@@ -385,6 +401,12 @@ const SESSION_PARAMETER: EndpointParameter = EndpointParameter {
     name: "session",
     place: ArgumentPlace::Path,
     meaning: "`session` from the list of clients",
+};
+
+const LOGIN_PARAMETER: EndpointParameter = EndpointParameter {
+    name: "login",
+    place: ArgumentPlace::Path,
+    meaning: "`login` from the list of logins",
 };
 
 const REFRESH_CLIENT: EndpointParameter = EndpointParameter {

@@ -78,6 +78,8 @@ problem_codes! {
     UnknownCall = "unknown_call", NOT_FOUND;
     /// As many operators observe as allowed.
     TooManyObservers = "too_many_observers", SERVICE_UNAVAILABLE;
+    /// There is no such login.
+    UnknownLogin = "unknown_login", NOT_FOUND;
     /// Nothing waits for approval in exactly these forms.
     NotPending = "not_pending", CONFLICT;
     /// The request needs a folder for the gateway's state: set `gateway.state_dir`.

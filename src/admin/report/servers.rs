@@ -128,7 +128,7 @@ fn running_status(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus 
             let (name, version) = peer.name_and_version();
             ServerInfo { name, version }
         }),
-        state: state(&view.state),
+        state: server_state(&view.state),
         since: time(view.since),
         disabled: None,
         first_verdict_at: view.first_verdict.map(time),
@@ -168,7 +168,7 @@ fn sandbox_warning(member: &SnapshotServer) -> Option<String> {
     sandbox_gap(&member.config).map(str::to_owned)
 }
 
-fn breaker_status(breaker: &Breaker) -> BreakerStatus {
+pub(in crate::admin) fn breaker_status(breaker: &Breaker) -> BreakerStatus {
     let status = |state| BreakerStatus { state, failures: 0, until: None };
     match breaker.view(clock::now()) {
         BreakerView::Closed { failures } => BreakerStatus { failures, ..status("closed") },
@@ -225,7 +225,7 @@ fn instance(view: &InstanceView) -> InstanceStatus {
         owner,
         client: client.map(|client| client.as_str().to_owned()),
         capabilities: serde_json::from_slice(&view.told.capabilities).unwrap_or_default(),
-        state: state(&view.state),
+        state: server_state(&view.state),
         since: time(view.since),
         in_flight: view.calls,
         pid: view.pid,
@@ -243,19 +243,19 @@ fn list_dependence(known: DependenceVerdict) -> ListDependenceStatus {
     ListDependenceStatus { verdict, since }
 }
 
-fn era(spoken: Era) -> ServerEra {
+pub(in crate::admin) fn era(spoken: Era) -> ServerEra {
     match spoken {
         Era::Legacy => ServerEra::Legacy,
         Era::Modern => ServerEra::Modern,
     }
 }
 
-fn last_error(error: &(SystemTime, String)) -> LastError {
+pub(in crate::admin) fn last_error(error: &(SystemTime, String)) -> LastError {
     let (at, message) = error;
     LastError { at: time(*at), message: message.clone() }
 }
 
-fn state(state: &LifeState) -> ServerState {
+pub(in crate::admin) fn server_state(state: &LifeState) -> ServerState {
     match state {
         LifeState::Idle => ServerState::Idle,
         LifeState::Connecting => ServerState::Connecting,
@@ -267,7 +267,7 @@ fn state(state: &LifeState) -> ServerState {
     }
 }
 
-fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
+pub(in crate::admin) fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
     let wait = view.next_try()?.saturating_duration_since(clock::now());
     Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
 }

@@ -31,7 +31,7 @@ const COMMAND_GROUPS: &[CommandGroup] = &[
     CommandGroup { title: "Run", commands: &["serve", "stdio"] },
     CommandGroup {
         title: "Ask a running gateway",
-        commands: &["status", "top", "logs", "tools", "report", "why", "plan", "history"],
+        commands: &["status", "top", "logs", "logins", "tools", "report", "why", "plan", "history"],
     },
     CommandGroup {
         title: "Change a running gateway",

@@ -8,10 +8,10 @@ use http::{Method, Response, StatusCode};
 use crate::call::{Principal, ServerName};
 use crate::oauth::{
     BrowserAnswer, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault,
-    OfferedLogin, RevocationOutcome, TicketOffer,
+    LoginRevoker, OfferedLogin, RevocationOutcome, TicketOffer,
 };
 use crate::snapshot::SnapshotServer;
-use crate::telemetry::audit::RecordRoom;
+use crate::telemetry::audit::{OperationActor, RecordRoom};
 use crate::telemetry::log::SharedFaultLog;
 
 use super::PageRequest;
@@ -271,9 +271,9 @@ impl Visitor<'_> {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
         let (server, name) = (Arc::clone(&member.server), request.form.server.clone());
-        let address = self.address;
+        let by = LoginRevoker { actor: OperationActor::Visitor, address: Some(self.address) };
         // A task of its own: a revocation is finished even if the browser disconnects.
-        let revoking = tokio::spawn(async move { server.revoke_grant(&owner, address).await });
+        let revoking = tokio::spawn(async move { server.revoke_grant(&owner, by).await });
         let outcome = revoking.await.unwrap_or(Err(LoginFault::Interrupted));
         let notice = match outcome {
             Ok(RevocationOutcome::Revoked | RevocationOutcome::Missing) => {

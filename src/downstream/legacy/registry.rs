@@ -59,6 +59,10 @@ pub struct SessionOverview {
     pub version: String,
     /// The protocol version.
     pub protocol_version: String,
+    /// Its open streams for messages outside of calls.
+    pub streams: usize,
+    /// Its calls in flight.
+    pub calls: usize,
     /// The time of its opening.
     pub opened_at: SystemTime,
     /// The time of its last use; `None` while it has a call or a stream.
@@ -238,6 +242,8 @@ impl SessionOverview {
             software: one_line(&software, MAX_SOFTWARE_CHARS),
             version: one_line(&version, MAX_SOFTWARE_CHARS),
             protocol_version: session.client().version.to_string(),
+            streams: session.stream_count(),
+            calls: session.call_count(),
             opened_at: wall(session.opened()),
             idle_since: match session.activity() {
                 SessionActivity::Busy => None,

@@ -329,6 +329,16 @@ impl ClientSession {
         self.used.touch(clock::now());
     }
 
+    /// Returns the number of connections for messages outside of calls.
+    pub(super) fn stream_count(&self) -> usize {
+        self.listening.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of calls that the client may cancel.
+    pub(super) fn call_count(&self) -> usize {
+        self.calls.lock().len()
+    }
+
     /// Returns the session's activity: busy with a stream or a call, or idle since its last use.
     pub(super) fn activity(&self) -> SessionActivity {
         if self.busy.load(Ordering::Relaxed) > 0 {

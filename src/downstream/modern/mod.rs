@@ -77,6 +77,7 @@ impl McpService {
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         self.gateway.meet_client(&context.client);
+        self.gateway.see_client(&context);
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
             return Box::pin(async move {

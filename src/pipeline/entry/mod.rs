@@ -100,7 +100,16 @@ impl Gateway {
         let grants = who.grants().map(|grants| &**grants);
         let caller = ScopedCaller { principal: who.principal(), grants };
         let admitted = snapshot.policy.admit_entry(caller, endpoint.profile(), source);
-        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+        let who = who.principal();
+        admitted.inspect_err(|failure| self.count_refusal_of(snapshot, who, failure))
+    }
+
+    /// Counts a request of a known sender that is refused before it becomes a call.
+    fn count_refusal_of(&self, snapshot: &Snapshot, who: &Principal, failure: &Failure) {
+        let refused = record::count_refusal(&self.metrics, failure);
+        if let Some(counts) = snapshot.client_counts(who) {
+            counts.record_refusal(&refused);
+        }
     }
 
     /// Returns the endpoint of a request, from the profile and the query of its URL.
@@ -115,7 +124,7 @@ impl Gateway {
         query: Option<&str>,
     ) -> Result<Endpoint, Failure> {
         let endpoint = snapshot.endpoint(who, profile, query);
-        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+        endpoint.inspect_err(|failure| self.count_refusal_of(snapshot, who, failure))
     }
 
     /// Admits a request of any method.
@@ -130,7 +139,7 @@ impl Gateway {
     ) -> Result<(), Failure> {
         let admitted = snapshot.policy.admit_request(who, address);
         admitted.inspect_err(|failure| {
-            record::count_refusal(&self.metrics, failure);
+            self.count_refusal_of(snapshot, who, failure);
             log_refused_request(who, address, failure);
         })
     }

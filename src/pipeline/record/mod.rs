@@ -175,6 +175,7 @@ impl Record {
                 address: None,
             })
         });
+        route.note_use(&self.method, self.started);
         self.routed = Some(Routed {
             native: native.cloned(),
             server: route.server().clone(),
@@ -362,10 +363,12 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
     }
 }
 
-/// Counts a request that was refused before it became a call.
-pub(super) fn count_refusal(metrics: &Metrics, failure: &Failure) {
-    metrics.count_error(&CallOutcome::Refused { reason: failure.wire().label });
+/// Counts a request that was refused before it became a call. Returns its outcome.
+pub(super) fn count_refusal(metrics: &Metrics, failure: &Failure) -> CallOutcome {
+    let refused = CallOutcome::Refused { reason: failure.wire().label };
+    metrics.count_error(&refused);
     count_limit(metrics, failure);
+    refused
 }
 
 fn count_limit(metrics: &Metrics, failure: &Failure) {

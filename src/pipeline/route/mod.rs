@@ -8,9 +8,13 @@ pub(super) mod task_mode;
 pub(super) use requested::{note_rule_hiding_resource, requested_resource, requested_task};
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
-use crate::catalog::{ElementOrigin, Kind, PublicReference, ResultTransform, Tool, verify_headers};
+use crate::catalog::{
+    CatalogItem, ElementOrigin, Kind, PublicReference, ResultTransform, Tool, UriTemplate,
+    verify_headers,
+};
 use crate::era::tasks::ids::TaskOrigin;
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
@@ -19,7 +23,7 @@ use crate::pipeline::input::Requester;
 use crate::pipeline::input::unknown::{unknown_resource, unknown_task};
 use crate::policy::{CallTarget, Confirmation, RequestedElement};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
-use crate::telemetry::metrics::ToolMetrics;
+use crate::telemetry::metrics::{ToolMetrics, UsedElement};
 use crate::text::clip;
 
 use task_mode::TaskMode;
@@ -36,6 +40,8 @@ pub(crate) struct Route<'a> {
     pub(super) results: Option<&'a Arc<ResultTransform>>,
     /// True if Legacy clients get the structured content of its results within an object.
     pub(super) wraps_results: bool,
+    /// The listed resource of a read, or the template that covers its URI; `None` if there is none.
+    listed: Option<NativeName>,
     /// The metrics of the tool.
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
     /// Effect of tasks on the call.
@@ -79,7 +85,9 @@ pub(super) fn find<'a>(
         Method::ResourcesRead => {
             let uri = required(call.params.uri(), "uri")?;
             let origin = find_resource(view, asker, uri).ok_or_else(|| unknown_resource(uri))?;
-            Route::to(snapshot, &origin, SubjectMember::Uri).ok_or_else(|| unknown_resource(uri))?
+            let route = Route::to(snapshot, &origin, SubjectMember::Uri);
+            let listed = find_listed(view, uri, &origin);
+            Route { listed, ..route.ok_or_else(|| unknown_resource(uri))? }
         }
         Method::SkillsGet | Method::DirectoryRead => {
             find_skill_resource(snapshot, view, call, asker)?
@@ -144,6 +152,18 @@ fn find_prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Fail
 fn find_resource(view: &View, asker: &Requester, uri: &str) -> Option<ElementOrigin> {
     let is_released = |server: &ServerName, native: &str| asker.has_seen(server, native);
     view.catalog.uris().find_origin_or_released(uri, &is_released)
+}
+
+/// Finds the listed resource with a URI, or the template that covers it.
+fn find_listed(view: &View, uri: &str, origin: &ElementOrigin) -> Option<NativeName> {
+    if view.catalog.uris().is_listed(uri) {
+        return Some(origin.native.clone());
+    }
+    let list = view.list(&origin.server)?;
+    let covers = |one: &&Arc<CatalogItem>| {
+        UriTemplate::parse(one.native.as_str()).matches(origin.native.as_str())
+    };
+    list.items(Kind::Templates).iter().find(covers).map(|one| one.native.clone())
 }
 
 /// Finds the skill, or the directory, of a request. If its server does not declare the extension,
@@ -241,6 +261,7 @@ impl<'a> Route<'a> {
             tool: None,
             results: None,
             wraps_results: false,
+            listed: None,
             tool_metrics: None,
             task_mode: TaskMode::Unchanged,
             requested: None,
@@ -251,6 +272,21 @@ impl<'a> Route<'a> {
     fn to(snapshot: &'a Snapshot, origin: &ElementOrigin, naming: SubjectMember) -> Option<Self> {
         let member = snapshot.server(&origin.server)?;
         Some(Self { native: Some(origin.native.clone()), naming, ..Self::to_member(member) })
+    }
+
+    /// Notes the time at which a call of the element has begun.
+    pub(super) fn note_use(&self, method: &Method, at: Instant) {
+        if let Some(tool) = self.tool_metrics {
+            return tool.note_use(at);
+        }
+        let (element, name) = match method {
+            Method::PromptsGet => (UsedElement::Prompt, self.native.as_ref()),
+            Method::ResourcesRead => (UsedElement::Resource, self.listed.as_ref()),
+            _ => return,
+        };
+        if let Some(name) = name {
+            self.member.metrics.note_use(element, name.as_str(), at);
+        }
     }
 
     /// Returns the name of the server.

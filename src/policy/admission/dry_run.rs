@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use crate::call::{Call, Context, Failure, ServerName};
+use crate::call::{Call, Context, Failure, Principal, ServerName};
 use crate::policy::interceptors::Interceptors;
 use crate::policy::limits::gate::Gate;
 use crate::policy::limits::taking::{LimitLevel, RateTaker};
@@ -15,6 +15,7 @@ use crate::shares::{AddressBuckets, Bucket, BucketLevel, Holder, KeyedBuckets};
 
 use super::Policy;
 use super::passage::{CallGate, Passage, PassedCall};
+use super::registry::GATEWAY_LIMIT;
 
 /// The outcomes of all gates that a call would pass. Nothing is charged, and a refusal does not end
 /// the run.
@@ -212,6 +213,17 @@ impl Policy {
         let checked = self.limits.check_request(who, address, &mut run);
         run.note_checked(CallGate::RequestRates, checked);
         run
+    }
+
+    /// Returns the rest of a caller's rates and quotas, and takes nothing: its own ones, and those of
+    /// each caller at servers and tools that it has used.
+    pub fn levels_of_caller(&self, who: &Principal, address: IpAddr) -> Vec<LimitLevel> {
+        let mut run = DryRun::default();
+        // Refusals are noted and never end a dry run.
+        let _ = self.limits.check_request(who, address, &mut run);
+        let own = run.into_outcomes().into_iter().flat_map(|outcome| outcome.limits);
+        let own = own.filter(|level| level.limit != GATEWAY_LIMIT);
+        own.chain(self.limits.levels_of_caller(who, address)).collect()
     }
 
     /// Evaluates all gates of [`Policy::admit`] for a call, and neither makes nor counts it.

@@ -21,11 +21,11 @@ use crate::policy::limits::failed_logins::FailedLogins;
 use crate::policy::limits::gate::{Gate, GateSettings, GateShare};
 use crate::policy::limits::retry_budget::RetryBudget;
 use crate::policy::limits::server_rates::{HolderBuckets, ServerRates, ToolRates};
-use crate::policy::limits::taking::RateTaker;
+use crate::policy::limits::taking::{LimitLevel, RateTaker};
 use crate::policy::quotas::QuotaLedger;
 use crate::policy::quotas::set_quotas::{CallQuotas, SetQuotas};
 use crate::policy::target::CallTarget;
-use crate::shares::{AddressBuckets, Bucket, KeyedBuckets, LargeWork, UsedConsents};
+use crate::shares::{AddressBuckets, Bucket, Holder, KeyedBuckets, LargeWork, UsedConsents};
 use crate::telemetry::events::EventSender;
 use crate::telemetry::metrics::Metrics;
 
@@ -320,13 +320,23 @@ impl PolicyLimits {
         self.quotas.as_ref()?.find_for_call(context, target, cost)
     }
 
+    /// Returns the rest of a caller's quotas, and of the rates and quotas of each caller at servers
+    /// and tools, as far as it has used them.
+    pub(super) fn levels_of_caller(&self, who: &Principal, address: IpAddr) -> Vec<LimitLevel> {
+        let holder = Holder::identify(who, address);
+        let quotas = self.quotas.iter().flat_map(|quotas| quotas.levels_of_caller(who, &holder));
+        let rates = self.servers.iter();
+        let rates = rates.flat_map(|(name, limits)| limits.rates().used_levels(name, &holder));
+        quotas.chain(rates).collect()
+    }
+
     pub(super) fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.servers.get(server)
     }
 }
 
 /// The name of the limit of all clients in errors and metrics.
-const GATEWAY_LIMIT: &str = "gateway";
+pub(super) const GATEWAY_LIMIT: &str = "gateway";
 /// The name of the limit of a user.
 const USER_LIMIT: &str = "client";
 

@@ -7,7 +7,7 @@ use crate::call::{Context, Failure, Named, NativeName, ServerName};
 use crate::policy::target::CallTarget;
 use crate::shares::{Bucket, Holder, KeyedBuckets};
 
-use super::taking::RateTaker;
+use super::taking::{LimitLevel, RateTaker};
 
 /// One token bucket for each caller.
 pub(crate) type HolderBuckets = KeyedBuckets<Holder>;
@@ -69,6 +69,19 @@ impl ServerRates {
             taker.take(bucket, cost, || Self::limit_name(server, None))?;
         }
         Ok(cost)
+    }
+
+    /// Returns the rest of the rates of each caller that a holder has used.
+    pub(crate) fn used_levels(&self, server: &ServerName, holder: &Holder) -> Vec<LimitLevel> {
+        let tools = self.tools.iter().map(|(name, tool)| (Some(name), tool.each.as_ref()));
+        let all = std::iter::once((None, self.each.as_ref())).chain(tools);
+        let used = all.filter_map(|(name, buckets)| {
+            let level = buckets?.level(holder);
+            let limit = || format!("each:{}", Self::limit_name(server, name));
+            let is_used = level.remaining < level.rate.count.get();
+            is_used.then(|| LimitLevel::of_bucket(limit(), level))
+        });
+        used.collect()
     }
 
     /// Checks the server's own rate alone.

@@ -93,35 +93,64 @@ impl SetQuotas {
         (!charged.is_empty()).then_some(CallQuotas { ledger: &self.ledger, charged, cost })
     }
 
+    /// Returns the rest of a caller's own quotas, and of those of each caller at servers and tools
+    /// that it has used today.
+    pub(crate) fn levels_of_caller(&self, who: &Principal, holder: &Holder) -> Vec<LimitLevel> {
+        let own = self.find_own(who, holder);
+        let describe = || Some(holder.describe());
+        let servers = self.servers.iter().map(|(server, quota)| {
+            charged(ServerRates::limit_name(server, None), describe(), quota)
+        });
+        let tools = self.tools.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(tool, quota)| {
+                charged(ServerRates::limit_name(server, Some(tool)), describe(), quota)
+            })
+        });
+        let each: Vec<_> = servers.chain(tools).collect();
+        let levels = |quotas: &[ChargedQuota]| {
+            self.ledger.levels(quotas, NonZeroU32::MIN, clock::unix_now())
+        };
+        let used = levels(&each).into_iter().zip(&each);
+        let used = used.filter(|(level, quota)| level.remaining < u64::from(quota.most));
+        levels(&own).into_iter().chain(used.map(|(level, _)| level)).collect()
+    }
+
+    /// Returns the quotas of a caller itself.
+    fn find_own(&self, who: &Principal, holder: &Holder) -> Vec<ChargedQuota> {
+        let of_client = match who {
+            Principal::Client(name) => self.clients.get(name).map(|quota| (name, quota)),
+            Principal::User(_) | Principal::Anonymous => None,
+        };
+        let of_client =
+            of_client.map(|(name, quota)| charged(format!("client:{name}"), None, quota));
+        let of_issuer = who.issuer().and_then(|issuer| {
+            let quota = self.issuers.get(issuer)?;
+            Some(charged(format!("issuer:{issuer}"), Some(holder.describe()), quota))
+        });
+        of_client.into_iter().chain(of_issuer).collect()
+    }
+
     fn find(&self, context: &Context, target: &CallTarget) -> Vec<ChargedQuota> {
         let mut found = Vec::new();
-        let mut add = |limit: String, holder: Option<String>, quota: &DailyQuota| {
-            let limit = format!("quota:{limit}");
-            found.push(ChargedQuota { limit, holder, most: quota.calls() });
-        };
-        let holder = || Some(Holder::of_context(context).describe());
+        let holder = Holder::of_context(context);
+        let describe = || Some(holder.describe());
         let (server, tool) = (&target.server, target.tool_name());
         let of_tool = tool.and_then(|tool| self.tools.get(server)?.get(tool));
         if let Some(quota) = of_tool {
-            add(ServerRates::limit_name(server, tool), holder(), quota);
+            found.push(charged(ServerRates::limit_name(server, tool), describe(), quota));
         }
         if let Some(quota) = self.servers.get(server) {
-            add(ServerRates::limit_name(server, None), holder(), quota);
+            found.push(charged(ServerRates::limit_name(server, None), describe(), quota));
         }
-        if let Principal::Client(name) = &context.principal
-            && let Some(quota) = self.clients.get(name)
-        {
-            add(format!("client:{name}"), None, quota);
-        }
-        if let Some(issuer) = context.principal.issuer()
-            && let Some(quota) = self.issuers.get(issuer)
-        {
-            add(format!("issuer:{issuer}"), holder(), quota);
-        }
+        found.extend(self.find_own(&context.principal, &holder));
         let profile = context.endpoint.profile();
         if let Some(quota) = self.profiles.get(profile) {
-            add(format!("profile:{profile}"), None, quota);
+            found.push(charged(format!("profile:{profile}"), None, quota));
         }
         found
     }
+}
+
+fn charged(limit: String, holder: Option<String>, quota: &DailyQuota) -> ChargedQuota {
+    ChargedQuota { limit: format!("quota:{limit}"), holder, most: quota.calls() }
 }

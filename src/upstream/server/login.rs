@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, ServerFault};
 use crate::catalog::Kind;
-use crate::oauth::{Connection, GrantOwner, LoginFault, RevocationOutcome};
+use crate::oauth::{Connection, GrantOwner, LoginFault, LoginRevoker, RevocationOutcome};
 use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::supervisor::state::LifeState;
@@ -49,20 +49,22 @@ impl Server {
         authorizer.begin_login(owner).await
     }
 
-    /// Revokes an owner's grant at its authorization server, and deletes it. The request comes from
-    /// this address.
+    /// Revokes an owner's grant at its authorization server, and deletes it. Ends the instances
+    /// that were opened with it, except the main one, which further requests need.
     ///
     /// # Errors
     /// [`LoginFault`] if the vault still has it.
     pub async fn revoke_grant(
         &self,
         owner: &GrantOwner,
-        address: IpAddr,
+        by: LoginRevoker<'_>,
     ) -> Result<RevocationOutcome, LoginFault> {
-        match self.shared.authorizer() {
-            Some(authorizer) => authorizer.revoke_grant(owner, address).await,
-            None => Ok(RevocationOutcome::Missing),
-        }
+        let Some(authorizer) = self.shared.authorizer() else {
+            return Ok(RevocationOutcome::Missing);
+        };
+        let revoked = authorizer.revoke_grant(owner, by).await;
+        self.shared.close_account(owner);
+        revoked
     }
 
     /// Returns the failure of a call to a server that has no list for its client yet, because it

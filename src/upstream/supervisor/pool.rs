@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::config::Isolation;
+use crate::oauth::GrantOwner;
 use crate::shares::{Holder, Share, ShareBounds, SharedAmount};
 
 use crate::upstream::UpstreamError;
@@ -81,9 +82,13 @@ impl Pool {
     /// Closes the instances of a client's session once their calls have ended, or after a short
     /// wait. The calls are cancelled with the session.
     fn close_session(&self, server: &Arc<ServerShared>, session: &str) {
+        self.close_if(server, |instance| instance.owner().whose.is_session(session));
+    }
+
+    fn close_if(&self, server: &Arc<ServerShared>, goes: impl Fn(&Instance) -> bool) {
         let mut closing = Vec::new();
-        self.open().retain(|owner, it| {
-            let goes = owner.whose.is_session(session);
+        self.open().retain(|_, it| {
+            let goes = goes(&it.instance);
             if goes {
                 closing.push(Arc::clone(&it.instance));
             }
@@ -187,6 +192,12 @@ impl ServerShared {
     /// Closes the instances of a Legacy client's session after its end.
     pub(crate) fn close_session(self: &Arc<Self>, session: &str) {
         self.pool().close_session(self, session);
+    }
+
+    /// Closes the instances that use the grant of this owner, which has been revoked.
+    pub(crate) fn close_account(self: &Arc<Self>, owner: &GrantOwner) {
+        let uses = |instance: &Instance| instance.grant_owner().as_ref() == Some(owner);
+        self.pool().close_if(self, uses);
     }
 
     /// Opens the instances with waiting subscriptions, if this server replaces another.

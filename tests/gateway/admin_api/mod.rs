@@ -1,5 +1,7 @@
 //! The admin API: the private socket, roles over TCP, problems, and the OpenAPI document.
 
+mod activity;
+mod logins;
 mod bodies;
 mod calls;
 mod disabled;

@@ -71,6 +71,11 @@ impl LastUse {
         self.created
     }
 
+    /// The time of the last use; `None` if there was none after the first millisecond.
+    pub fn last_if_used(&self) -> Option<Instant> {
+        (self.used.load(Ordering::Relaxed) > 0).then(|| self.last())
+    }
+
     /// The time of the last use, to the millisecond.
     #[inline]
     pub fn last(&self) -> Instant {
@@ -86,9 +91,10 @@ mod tests {
     fn the_last_use_counts_to_the_millisecond() {
         let created = now();
         let used = LastUse::new(created);
-        assert_eq!(used.last(), created);
+        assert_eq!((used.last(), used.last_if_used()), (created, None));
         used.touch(created + Duration::from_micros(2500));
         assert_eq!(used.last(), created + Duration::from_millis(2));
+        assert_eq!(used.last_if_used(), Some(used.last()));
         assert_eq!(used.created(), created);
     }
 }

@@ -151,6 +151,8 @@ pub struct OauthGrant {
     pub(crate) refresh: Option<Secret>,
     /// The end of the refresh token, as time since 1970, if it is announced.
     pub(crate) refresh_ends: Option<Duration>,
+    /// The time of the login, as time since 1970; `None` if an earlier version has stored it.
+    pub(crate) since: Option<Duration>,
     /// Time from which the grant is renewed before use.
     pub(crate) renew_at: Option<Instant>,
     /// Granted scopes, as far as is known.
@@ -174,6 +176,7 @@ impl OauthGrant {
                 .filter(|_| tokens.refresh.is_some())
                 .map(|lifetime| clock::unix_now() + lifetime),
             refresh: tokens.refresh,
+            since: Some(clock::unix_now()),
             renew_at,
             given: tokens.scopes.unwrap_or_else(|| source.scopes.clone()),
             source,
@@ -247,7 +250,7 @@ impl OauthGrant {
         let is_old = tokens.refresh.is_none();
         tokens.refresh = tokens.refresh.or_else(|| Some(token.clone()));
         tokens.scopes = tokens.scopes.or_else(|| Some(self.given.clone()));
-        let mut renewed = Self::new(tokens, self.source.clone());
+        let mut renewed = Self { since: self.since, ..Self::new(tokens, self.source.clone()) };
         if is_old && renewed.refresh_ends.is_none() {
             renewed.refresh_ends = self.refresh_ends;
         }

@@ -239,7 +239,7 @@ impl GrantBook {
         let is_forgotten = slot.forget_revoked(known);
         if is_forgotten {
             // That process has no audit log.
-            self.audit_revocation(slot, OperationActor::Operator(None), None, None);
+            self.audit_revocation(&slot.key, OperationActor::Operator(None), None, None);
         }
         is_forgotten
     }
@@ -360,6 +360,7 @@ mod tests {
         };
         OauthGrant {
             authorization: HeaderValue::from_static("Bearer t"),
+            since: None,
             token_hash: None,
             subject: None,
             refresh: None,

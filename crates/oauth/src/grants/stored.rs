@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use url::Url;
 
 use trunkline_config::{DpopChoice, Secret};
@@ -30,6 +31,9 @@ pub(crate) struct StoredGrant {
     /// Value of `Authorization`.
     authorization: String,
     refresh: Option<String>,
+    /// The time of the login, in seconds since 1970.
+    #[serde(default)]
+    since: Option<u64>,
     /// Time from which the grant is renewed before use, in seconds since 1970.
     renew_at: Option<u64>,
     /// The end of the refresh token, in seconds since 1970.
@@ -48,6 +52,25 @@ pub(crate) struct StoredGrant {
     /// Key to which the tokens are bound.
     #[serde(default)]
     dpop_key: Option<String>,
+}
+
+/// The content of a login, without its tokens. Times are since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantOverview {
+    /// The authorization server.
+    pub issuer: String,
+    /// Granted scopes, as far as is known, separated by spaces.
+    pub scopes: String,
+    /// The time of the login; `None` if it was made by an earlier version.
+    pub since: Option<Duration>,
+    /// The time from which its access token is renewed before use; `None` if no end was announced.
+    pub renewed_at: Option<Duration>,
+    /// True if it can be renewed without its owner.
+    pub is_refreshable: bool,
+    /// The announced end of that.
+    pub ends_at: Option<Duration>,
+    /// True if the authorization server can revoke it.
+    pub is_revocable: bool,
 }
 
 /// Stored form of an authorization server's client.
@@ -78,12 +101,41 @@ impl StoredClient {
     }
 }
 
+impl GrantOverview {
+    pub(crate) fn of(grant: &OauthGrant) -> Self {
+        let wait = |at: Instant| at.saturating_duration_since(clock::now());
+        Self {
+            issuer: grant.source.issuer.clone(),
+            scopes: grant.given.to_string(),
+            since: grant.since,
+            renewed_at: grant.renew_at.map(|at| clock::unix_now() + wait(at)),
+            is_refreshable: grant.can_be_refreshed(),
+            ends_at: grant.refresh_ends,
+            is_revocable: grant.source.revocation_endpoint.is_some(),
+        }
+    }
+}
+
 impl StoredGrant {
     /// Returns the authorization endpoint of a stored grant, and its issuer.
     pub(crate) fn read_claim(value: &[u8]) -> Option<EndpointClaim> {
         let stored: Self = serde_json::from_slice(value).ok()?;
         let endpoint = stored.authorization_endpoint?.parse().ok()?;
         Some(EndpointClaim { issuer: stored.issuer, endpoint, trust: IssuerTrust::Discovered })
+    }
+
+    /// Reads a stored grant without its tokens.
+    pub(crate) fn read_overview(value: &[u8]) -> Option<GrantOverview> {
+        let stored: Self = serde_json::from_slice(value).ok()?;
+        Some(GrantOverview {
+            issuer: stored.issuer,
+            scopes: stored.given,
+            since: stored.since.map(Duration::from_secs),
+            renewed_at: stored.renew_at.map(Duration::from_secs),
+            is_refreshable: stored.refresh.is_some(),
+            ends_at: stored.refresh_ends.map(Duration::from_secs),
+            is_revocable: stored.revocation_endpoint.is_some(),
+        })
     }
 
     /// Returns the stored form of a grant, or `None` if it cannot be stored.
@@ -94,10 +146,11 @@ impl StoredGrant {
         if source.is_configured {
             client.secret = None;
         }
-        let wait = |at: tokio::time::Instant| at.saturating_duration_since(clock::now());
+        let wait = |at: Instant| at.saturating_duration_since(clock::now());
         Some(Self {
             authorization: grant.authorization.to_str().ok()?.to_owned(),
             refresh: grant.refresh.as_ref().map(|token| token.expose().to_owned()),
+            since: grant.since.map(|at| at.as_secs()),
             renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
             refresh_ends: grant.refresh_ends.map(|at| at.as_secs()),
             given: grant.given.to_string(),
@@ -159,6 +212,7 @@ impl ServerAuthorizer {
             authorization,
             subject: None,
             refresh: stored.refresh.map(Secret::new),
+            since: stored.since.map(Duration::from_secs),
             renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(MAX_RENEWAL_DELAY)),
             refresh_ends: stored.refresh_ends.map(Duration::from_secs),
             given: ScopeSet::parse(&stored.given),

@@ -49,6 +49,15 @@ pub enum ConnectionState {
     },
 }
 
+/// The party that revokes a grant.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginRevoker<'a> {
+    /// Its name in records.
+    pub actor: OperationActor<'a>,
+    /// Its address, if it is known.
+    pub address: Option<IpAddr>,
+}
+
 /// Outcome of the revocation of a grant. The gateway has deleted the grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevocationOutcome {
@@ -138,15 +147,14 @@ impl ServerAuthorizer {
         answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
     }
 
-    /// Revokes an owner's grant at its authorization server, and deletes it. The owner has requested
-    /// it from this address.
+    /// Revokes an owner's grant at its authorization server, and deletes it.
     ///
     /// # Errors
     /// [`LoginFault::Vault`] if the vault still has it.
     pub async fn revoke_grant(
         &self,
         owner: &GrantOwner,
-        address: IpAddr,
+        by: LoginRevoker<'_>,
     ) -> Result<RevocationOutcome, LoginFault> {
         let Some(slot) = self.book.find_slot(&self.key_of(owner)) else {
             return Ok(RevocationOutcome::Missing);
@@ -158,7 +166,7 @@ impl ServerAuthorizer {
         // responds.
         let dropped = self.book.drop_grant(&slot).await;
         let fault = dropped.as_ref().err();
-        self.book.audit_revocation(&slot, OperationActor::Visitor, Some(address), fault);
+        self.book.audit_revocation(&slot.key, by.actor, by.address, fault);
         dropped?;
         slot.end_login();
         let Some(grant) = grant else { return Ok(RevocationOutcome::Missing) };

@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod discovery;
 mod operations;
+pub(crate) mod overview;
 pub(crate) mod preparation;
 pub(crate) mod terminal;
 pub(crate) mod ticket;

@@ -9,7 +9,7 @@ use trunkline_telemetry::audit::{
 };
 
 use crate::fault::LoginFault;
-use crate::grants::book::{GrantBook, GrantSlot};
+use crate::grants::book::{GrantBook, GrantKey, GrantSlot};
 use crate::grants::grant::GrantOwner;
 use crate::login::ticket::{BrowserAnswer, LinkRequest};
 
@@ -70,13 +70,13 @@ impl GrantBook {
     /// Records the revocation of a login, and its outcome.
     pub(crate) fn audit_revocation(
         &self,
-        slot: &GrantSlot,
+        key: &GrantKey,
         actor: OperationActor<'_>,
         address: Option<IpAddr>,
         fault: Option<&LoginFault>,
     ) {
-        let owner = slot.key.owner.client_name().map(|name| &**name);
-        let server = slot.key.place.server.as_str();
+        let owner = key.owner.client_name().map(|name| &**name);
+        let server = key.place.server.as_str();
         self.record_operation(&OperationRecord {
             operation: AuditOperation::Revocation { owner, server },
             actor,

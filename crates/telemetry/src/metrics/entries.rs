@@ -51,6 +51,12 @@ impl<V> Entries<V> {
         entry
     }
 
+    /// Returns the entry of a key, if one is alive.
+    pub(super) fn find(&self, key: &[&str]) -> Option<Arc<V>> {
+        let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
+        self.0.read().entries.get(&key).and_then(Weak::upgrade)
+    }
+
     /// Returns all live entries, sorted by key.
     pub(super) fn live_entries(&self) -> Vec<Arc<V>> {
         let table = self.0.read();

@@ -1,9 +1,15 @@
 //! Handles that other modules keep: of a tool, a client or a profile, and levels that rise and fall.
 
-use prometheus_client::metrics::gauge::Gauge;
+use std::time::Instant as RealInstant;
 
-use super::CallOutcome;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
+
+use trunkline_core::clock::{self, LastUse};
+
 use super::entries::{EventCount, LabelledEntry, MetricVisit};
+use super::failure_counts::FailureCounts;
+use super::{CallOutcome, FailureCount};
 
 /// The metrics of one tool.
 #[derive(Debug)]
@@ -12,12 +18,25 @@ pub struct ToolMetrics {
     tool: Box<str>,
     calls: CallCounts,
     tokens: Level,
+    used: LastUse,
 }
 
 impl ToolMetrics {
     pub(super) fn new(server: &str, tool: &str) -> Self {
         let (calls, tokens) = Default::default();
-        Self { server: server.into(), tool: tool.into(), calls, tokens }
+        let used = LastUse::new(clock::now());
+        Self { server: server.into(), tool: tool.into(), calls, tokens, used }
+    }
+
+    /// Notes the beginning of a call: one atomic store.
+    #[inline]
+    pub fn note_use(&self, at: RealInstant) {
+        self.used.touch(Instant::from_std(at));
+    }
+
+    /// Returns the time of the last call; `None` if there was none.
+    pub(super) fn last_use(&self) -> Option<Instant> {
+        self.used.last_if_used()
     }
 
     /// Records the tokens of its definition.
@@ -51,13 +70,14 @@ impl LabelledEntry for ToolMetrics {
 pub struct CallMetrics {
     label: (&'static str, Box<str>),
     calls: CallCounts,
+    failures: FailureCounts,
     list_tokens: Level,
 }
 
 impl CallMetrics {
     pub(super) fn new(label: &'static str, name: &str) -> Self {
-        let (calls, list_tokens) = Default::default();
-        Self { label: (label, name.into()), calls, list_tokens }
+        let (calls, failures, list_tokens) = Default::default();
+        Self { label: (label, name.into()), calls, failures, list_tokens }
     }
 
     /// Records the tokens of the tools that clients of a profile list.
@@ -73,6 +93,22 @@ impl CallMetrics {
     #[inline]
     pub fn record_call(&self, outcome: &CallOutcome) {
         self.calls.record(outcome);
+        self.failures.count(outcome);
+    }
+
+    /// Counts a request that was refused before it became a call.
+    pub fn record_refusal(&self, outcome: &CallOutcome) {
+        self.failures.count(outcome);
+    }
+
+    /// Returns the number of calls.
+    pub fn call_count(&self) -> u64 {
+        self.calls.0.iter().map(EventCount::value).sum()
+    }
+
+    /// Returns the counts of refused and failed requests, by reason.
+    pub fn failure_counts(&self) -> Vec<FailureCount> {
+        self.failures.all()
     }
 
     pub(super) fn show_calls(&self, visit: MetricVisit<'_, EventCount>) {

@@ -48,7 +48,7 @@ pub struct Histogram {
 }
 
 /// The contents of a [`Histogram`] at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct HistogramSnapshot {
     /// The count of each bucket; the last one has no upper bound.
     pub buckets: [u64; BUCKET_COUNT],
@@ -84,6 +84,17 @@ impl Histogram {
 
     pub(super) fn is_empty(&self) -> bool {
         self.buckets.iter().all(|bucket| bucket.load(Relaxed) == 0)
+    }
+}
+
+impl HistogramSnapshot {
+    /// Adds the contents of another histogram.
+    pub fn add(&mut self, other: &Self) {
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
     }
 }
 

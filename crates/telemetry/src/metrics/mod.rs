@@ -18,9 +18,11 @@ mod audit_counts;
 mod entries;
 mod event_counts;
 mod expiry_times;
+mod failure_counts;
 mod handles;
 mod histogram;
 mod operation;
+mod readings;
 mod server_metrics;
 mod sink_levels;
 #[cfg(test)]
@@ -39,15 +41,18 @@ use serde::Serialize;
 
 use super::CallOutcome;
 use entries::{Entries, MetricProjection};
+use failure_counts::FailureCounts;
 use operation::OperationTable;
 
 pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use expiry_times::{ExpiryTime, ExpiryTimes};
+pub use failure_counts::FailureCount;
 pub use handles::{CallMetrics, Entered, Level, ToolMetrics};
 pub use histogram::{BUCKET_BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
+pub use readings::{RequestTotals, UsedElement};
 pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
 pub use sink_levels::SinkLevels;
 
@@ -64,7 +69,7 @@ pub struct Metrics {
     tools: Entries<ToolMetrics>,
     clients: Entries<CallMetrics>,
     profiles: Entries<CallMetrics>,
-    errors: Family<[(&'static str, &'static str); 2], Counter>,
+    errors: FailureCounts,
     limits: Family<[(&'static str, String); 1], Counter>,
     definitions: Family<[(&'static str, String); 2], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
@@ -117,7 +122,7 @@ impl Metrics {
             tools: Entries::default(),
             clients: Entries::default(),
             profiles: Entries::default(),
-            errors: Family::default(),
+            errors: FailureCounts::default(),
             limits: Family::default(),
             definitions: Family::default(),
             reloads: Family::default(),
@@ -167,10 +172,7 @@ impl Metrics {
 
     /// Counts the reason of a refused or failed call; nothing for other outcomes.
     pub fn count_error(&self, outcome: &CallOutcome) {
-        if let Some(reason) = outcome.failure_reason() {
-            let labels = [("outcome", outcome.label()), ("reason", reason)];
-            self.errors.get_or_create(&labels).inc();
-        }
+        self.errors.count(outcome);
     }
 
     /// Counts a call over a limit. The limit's name comes from the configuration, never from the

@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant as RealInstant};
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 use super::entries::{Entries, LabelledEntry, MetricVisit, encode_with};
 use super::handles::Level;
 use super::operation::OperationTable;
+use super::readings::{ElementUses, UsedElement};
 use super::{Histogram, Operation};
 
 /// Defines [`ServerMetric`] with its rows, in the order of `/metrics`.
@@ -90,6 +92,7 @@ pub struct ServerMetrics {
     name: Box<str>,
     operations: OperationTable,
     session_durations: Histogram,
+    uses: ElementUses,
     /// By [`ServerMetric`].
     values: [Level; ServerMetric::ALL.len()],
 }
@@ -100,6 +103,7 @@ impl ServerMetrics {
             name: name.into(),
             operations: OperationTable::default(),
             session_durations: Histogram::default(),
+            uses: ElementUses::default(),
             values: Default::default(),
         }
     }
@@ -145,6 +149,20 @@ impl ServerMetrics {
     /// Records the duration of a Legacy session with this server.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.observe_duration(lasted);
+    }
+
+    /// Notes the beginning of a call about a prompt, a resource or a template.
+    pub fn note_use(&self, element: UsedElement, native: &str, at: RealInstant) {
+        self.uses.note(element, native, at);
+    }
+
+    /// Returns the time of the last such call; `None` if there was none.
+    pub fn last_use(&self, element: UsedElement, native: &str) -> Option<Instant> {
+        self.uses.last(element, native)
+    }
+
+    pub(super) fn operations(&self) -> &OperationTable {
+        &self.operations
     }
 
     pub(super) fn name(&self) -> &str {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
@@ -12,8 +13,10 @@ use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::definitions::shown_name;
 use crate::call::{NativeName, ProfileName, ServerName};
 use crate::catalog::{Catalog, Kind};
+use crate::clock;
 use crate::policy::ScreenedDefinition;
 use crate::snapshot::{Snapshot, SnapshotServer, TokenReport};
+use crate::telemetry::metrics::{Metrics, UsedElement};
 
 /// Every element.
 #[derive(Serialize, JsonSchema)]
@@ -39,6 +42,9 @@ pub(crate) struct ElementStatus {
     tokens: Option<usize>,
     /// The profiles that show it. Rules and scopes may hide it from some of their clients.
     profiles: Vec<String>,
+    /// The time of the last call since the start, refused ones included. A resource that a template
+    /// covers counts for the template.
+    last_used_at: Option<Timestamp>,
     /// True if it waits for approval.
     held: bool,
     /// The reasons that it is held, reported or hidden.
@@ -49,12 +55,13 @@ pub(crate) struct ElementStatus {
 pub(crate) async fn list_elements(request: EndpointRequest) -> EndpointAnswer {
     let snapshot = request.report.gateway.snapshots.load_full();
     // Counting tokens takes up to some seconds.
-    let built = spawn_blocking(move || build_page(&snapshot)).await;
+    let metrics = Arc::clone(&request.report.gateway.metrics);
+    let built = spawn_blocking(move || build_page(&snapshot, &metrics)).await;
     answer(&built.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
 }
 
-fn build_page(snapshot: &Arc<Snapshot>) -> CatalogPage {
-    let survey = CatalogSurvey::of(snapshot);
+fn build_page(snapshot: &Snapshot, metrics: &Metrics) -> CatalogPage {
+    let survey = CatalogSurvey::of(snapshot, metrics);
     let elements = snapshot.servers().flat_map(|member| survey.elements_of(member)).collect();
     CatalogPage { estimate: "o200k_base; other models differ", elements }
 }
@@ -62,6 +69,7 @@ fn build_page(snapshot: &Arc<Snapshot>) -> CatalogPage {
 /// The names of a snapshot, prepared for look-ups.
 struct CatalogSurvey<'a> {
     snapshot: &'a Snapshot,
+    metrics: &'a Metrics,
     tokens: Arc<TokenReport>,
     /// Public names of prompts, by server and native name.
     prompts: HashMap<(ServerName, NativeName), String>,
@@ -72,7 +80,7 @@ struct CatalogSurvey<'a> {
 }
 
 impl<'a> CatalogSurvey<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn of(snapshot: &'a Snapshot, metrics: &'a Metrics) -> Self {
         let catalog = &snapshot.plain.catalog;
         let shown = listed_names(catalog);
         let prompts = shown.iter().filter(|(kind, _)| *kind == Kind::Prompts);
@@ -87,6 +95,7 @@ impl<'a> CatalogSurvey<'a> {
             .map(|name| (name.to_string(), listed_names(&snapshot.profile_view(&name).catalog)));
         Self {
             snapshot,
+            metrics,
             tokens: snapshot.report_tokens(),
             prompts: prompts.collect(),
             profiles: profiles.collect(),
@@ -135,10 +144,31 @@ impl<'a> CatalogSurvey<'a> {
             native: shown_name(native),
             tokens: counted.map(|tool| tool.tokens),
             profiles: profiles.map(|(name, _)| name.clone()).collect(),
+            last_used_at: self.last_use(member, kind, native),
             public,
             held,
             reasons,
         }
+    }
+
+    /// Returns the time of the last call of an element.
+    fn last_use(
+        &self,
+        member: &SnapshotServer,
+        kind: Kind,
+        native: &NativeName,
+    ) -> Option<Timestamp> {
+        let server = member.config.name.as_str();
+        let used = match kind {
+            Kind::Tools => self.metrics.last_tool_use(server, native.as_str()),
+            Kind::Prompts => member.metrics.last_use(UsedElement::Prompt, native.as_str()),
+            Kind::Resources | Kind::Templates => {
+                member.metrics.last_use(UsedElement::Resource, native.as_str())
+            }
+            Kind::Skills => None,
+        };
+        let age = clock::now().saturating_duration_since(used?);
+        Timestamp::try_from(clock::wall_now() - age).ok()
     }
 
     /// Returns the name or URI for clients.

@@ -5,7 +5,6 @@
 pub(super) mod calls;
 pub(super) mod audit;
 pub(super) mod catalog;
-pub(super) mod clients;
 pub(super) mod configuration;
 pub(super) mod definition_scan;
 pub(super) mod definitions;
@@ -15,3 +14,4 @@ pub(super) mod operator_calls;
 pub(super) mod overview;
 pub(super) mod servers;
 pub(super) mod tools;
+pub(super) mod usage;

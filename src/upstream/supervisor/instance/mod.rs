@@ -251,7 +251,7 @@ impl Instance {
     }
 
     /// Returns the owner of the instance's grant, for requests that belong to no single client.
-    pub(super) fn grant_owner(&self) -> Option<GrantOwner> {
+    pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
         let authorizer = self.shared.authorizer()?;
         let told = &self.owner.told;
         Some(authorizer.owner_of(self.owner.whose.principal().or(told.account.as_ref())))
