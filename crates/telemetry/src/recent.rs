@@ -93,7 +93,7 @@ impl<T: Send + Sync> RecentItems<T> {
             class.enforce();
         }
         // Within the lock, so that observers receive items in the order of their numbers. Without
-        // observers there is nobody to send to.
+        // observers the item is not sent.
         let _ = self.live.send(item);
     }
 

@@ -12,12 +12,12 @@ use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
 use crate::cli::write_to_stdout;
 
 /// Calls that have ended.
-pub(super) const CALLS: RecordKind =
+pub(super) const CALL_RECORDS: RecordKind =
     RecordKind { path: "/calls", member: "calls", plural: "calls", describe };
 
 /// The note about an empty list.
 pub(super) const NO_CALLS: &str = "no recent calls: without admin.recent they are kept only while \
-    somebody looks, and for a minute after (from now on; see also --follow)";
+    an operator looks, and for a minute after (from now on; see also --follow)";
 
 /// The part of a call that is printed.
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{RecordKind, RecordText};
 
 /// Lines of the log.
-pub(super) const LINES: RecordKind =
+pub(super) const LINE_RECORDS: RecordKind =
     RecordKind { path: "/log", member: "lines", plural: "lines", describe };
 
 /// The part of a line that is printed.

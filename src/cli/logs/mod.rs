@@ -144,7 +144,7 @@ pub(super) fn show_logs(args: &LogsArgs) -> ExitCode {
     if let Some(id) = &args.call {
         return calls::show_call(&args.gateway, id, args.json);
     }
-    let kind = if args.calls { calls::CALLS } else { lines::LINES };
+    let kind = if args.calls { calls::CALL_RECORDS } else { lines::LINE_RECORDS };
     if args.follow { follow_records(args, kind) } else { list_records(args, kind) }
 }
 
@@ -194,7 +194,7 @@ fn list_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
     write_to_stdout(&texts.iter().map(RecordText::lines).collect::<String>())
 }
 
-/// Prints new records until the gateway ends the stream, or nobody reads any more.
+/// Prints new records until the gateway ends the stream, or the reader of the output ends.
 fn follow_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
     let path = path_of(args, &format!("{}/live", kind.path));
     let mut is_other_version = false;

@@ -34,7 +34,7 @@ where
     let mut decoder = SseDecoder::new(MAX_EVENT_BYTES);
     loop {
         // The gateway sends comments while there are no records.
-        let Ok(frame) = timeout(SILENCE, body.frame()).await else {
+        let Ok(frame) = timeout(MAX_SILENCE_TIME, body.frame()).await else {
             return Err("it sends nothing any more".to_owned());
         };
         let Some(frame) = frame else { return Ok(()) };
@@ -60,7 +60,7 @@ where
 /// Limit of the bytes of an event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Time without bytes after which the connection is lost.
-const SILENCE: Duration = Duration::from_mins(1);
+const MAX_SILENCE_TIME: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ pub(super) struct CallObservation {
 }
 
 impl CallObservation {
-    /// Begins the observation of a call that started at this time; `None` if nobody observes. Its id
+    /// Begins the observation of a call that started at this time; `None` without an observation. Its id
     /// is that of its audit record.
     #[cold]
     pub(super) fn begin(

@@ -104,7 +104,7 @@ async fn calls_are_kept_up_to_the_setting_and_otherwise_from_the_first_look_on()
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let client = gateway.modern();
     client.call("s__echo", json!({ "n": 1 })).await.text();
-    assert_eq!(names(&get(&gateway, "/calls").await), [""; 0], "nobody has looked");
+    assert_eq!(names(&get(&gateway, "/calls").await), [""; 0], "no look before");
     client.call("s__echo", json!({ "n": 2 })).await.text();
     assert_eq!(names(&get(&gateway, "/calls").await), ["s__echo"]);
     let kept = Gateway::with("s", upstream.http()).admin("recent = 2").start().await;
@@ -114,7 +114,11 @@ async fn calls_are_kept_up_to_the_setting_and_otherwise_from_the_first_look_on()
     }
     // The look itself keeps more of them from now on.
     assert_eq!(names(&get(&kept, "/calls").await), ["s__c", "s__b"]);
-    assert_eq!(kept.reload(Gateway::with("s", upstream.http())).await, ReloadOutcome::Applied);
+    let later = Gateway::with("s", upstream.http()).start().await;
+    let more = Gateway::with("s", upstream.http()).admin("recent = 5");
+    assert_eq!(later.reload(more).await, ReloadOutcome::Applied);
+    later.modern().call("s__echo", json!({})).await.text();
+    assert_eq!(names(&get(&later, "/calls").await), ["s__echo"], "set by a reload");
 }
 
 #[tokio::test]

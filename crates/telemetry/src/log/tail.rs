@@ -45,9 +45,9 @@ impl LogLine {
     }
 
     fn read(event: &Event<'_>) -> Self {
-        let mut reader = LineReader::default();
+        let mut reader = LineFields::default();
         event.record(&mut reader);
-        let LineReader { parts, server, client } = reader;
+        let LineFields { parts, server, client } = reader;
         let metadata = event.metadata();
         Self {
             at: clock::wall_now(),
@@ -69,13 +69,13 @@ impl LogLine {
 
 /// Reads the fields of an event.
 #[derive(Debug, Default)]
-struct LineReader {
+struct LineFields {
     parts: LineParts,
     server: Option<String>,
     client: Option<String>,
 }
 
-impl LineReader {
+impl LineFields {
     /// Takes the name of a server or client.
     fn take_subject(&mut self, field: &Field, text: &str) {
         let name = || Some(escape_controls(clip(text, MAX_NAME_BYTES)));
@@ -87,7 +87,7 @@ impl LineReader {
     }
 }
 
-impl Visit for LineReader {
+impl Visit for LineFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.take_subject(field, value);
         self.parts.record_str(field, value);

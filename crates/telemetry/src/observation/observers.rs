@@ -13,7 +13,7 @@ use crate::recent::{
     LiveItem, LiveItems, Numbered, RecentBounds, RecentItems, TooManyObserversError,
 };
 
-/// The recent calls and their observers. Calls are kept while somebody observes, for
+/// The recent calls and their observers. Calls are kept during an observation, for
 /// [`OBSERVATION_LEASE`] after the last look at them, or always with `admin.recent`.
 #[derive(Debug)]
 pub struct CallObservers {
@@ -60,7 +60,7 @@ impl CallObservers {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Returns the timer of a call that starts now; `None` if nobody observes any more.
+    /// Returns the timer of a call that starts now; `None` without an observation.
     #[cold]
     pub fn begin(&self, now: Instant) -> Option<Arc<CallTimer>> {
         let mut lease = self.lease.lock();
@@ -153,7 +153,7 @@ fn bounds(items: usize) -> RecentBounds {
 
 /// Time for which calls are kept after a look at them.
 const OBSERVATION_LEASE: Duration = Duration::from_mins(1);
-/// Calls that are kept while somebody observes.
+/// Calls that are kept during an observation.
 const OBSERVED_CALLS: usize = 1000;
 /// Limit of the bytes of all kept calls.
 const MAX_RECENT_BYTES: usize = 8 << 20;

@@ -51,17 +51,17 @@ pub(crate) struct LogLineDocument {
 /// Selects lines by the parameters of a request.
 struct LineFilter {
     server: Option<String>,
-    /// Place of the least level in [`LEVELS`].
+    /// Place of the least level in [`LEVEL_NAMES`].
     level: usize,
     since: Option<Timestamp>,
 }
 
 impl LineFilter {
     fn of(request: &EndpointRequest) -> Result<Self, ApiProblem> {
-        let level = request.word_argument("level", &LEVELS)?;
+        let level = request.word_argument("level", &LEVEL_NAMES)?;
         Ok(Self {
             server: known_server(request)?,
-            level: level.map_or(LEVELS.len(), rank_of),
+            level: level.map_or(LEVEL_NAMES.len(), rank_of),
             since: request.time_argument("since")?,
         })
     }
@@ -138,8 +138,8 @@ fn level_name(line: &LogLine) -> &'static str {
 }
 
 fn rank_of(level: &str) -> usize {
-    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
+    LEVEL_NAMES.iter().position(|known| *known == level).unwrap_or(LEVEL_NAMES.len())
 }
 
 /// The levels, the most urgent first.
-const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+const LEVEL_NAMES: [&str; 5] = ["error", "warn", "info", "debug", "trace"];

@@ -35,7 +35,7 @@ section! {
             /// Read at the start.
             socket: SocketPlace as SocketPlaceSetting = "auto",
             /// The recent calls that are kept in memory for operators (`trunkline logs --calls`), without
-            /// arguments and results. With 0, calls are kept only while somebody looks at them.
+            /// arguments and results. With 0, calls are kept only while an operator looks at them.
             recent: usize as CountSetting<0, 10_000> = 0,
         }
     }
