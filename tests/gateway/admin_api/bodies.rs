@@ -40,9 +40,14 @@ async fn a_reload_with_the_digest_of_no_plan_reads_nothing() {
     let text = Gateway::alone().toml("[profiles.p]").text();
     std::fs::write(gateway.folder().join("gateway.toml"), text).unwrap();
     let operator = gateway.operator();
-    let said = post(&operator, "/configuration/reload", &json!({ "digest": "0000" })).await;
-    assert_eq!(code(&said, 409), "plan_outdated");
-    assert_eq!(gateway.status().await["configuration"], before);
+    for has_plan in [false, true] {
+        if has_plan {
+            post(&operator, "/configuration/plan", &json!({})).await.json();
+        }
+        let said = post(&operator, "/configuration/reload", &json!({ "digest": "0000" })).await;
+        assert_eq!(code(&said, 409), "plan_outdated");
+        assert_eq!(gateway.status().await["configuration"], before);
+    }
     let plan = post(&operator, "/configuration/plan", &json!({})).await.json();
     let digest = json!({ "digest": plan["digest"], "wait": true });
     let said = post(&operator, "/configuration/reload", &digest).await;

@@ -118,8 +118,10 @@ async fn a_token_of_another_issuer_has_none_of_the_roles_of_this_one() {
 #[tokio::test]
 async fn an_expired_token_and_one_for_another_resource_open_nothing() {
     let offices = Offices::open().await;
-    let claims = |more: Value| with(json!({ "groups": ["rule"] }), more);
-    let token = |more: Value| offices.staff.token(RESOURCE, claims(more));
+    let token = |mut more: Value| {
+        more["groups"] = json!(["rule"]);
+        offices.staff.token(RESOURCE, more)
+    };
     has_role(&offices.client(&token(json!({}))), 3, "valid").await;
     for token in [
         token(json!({ "exp": now() - 600 })),
@@ -132,7 +134,8 @@ async fn an_expired_token_and_one_for_another_resource_open_nothing() {
         }
     }
     // A profile has a resource of its own.
-    let profile = offices.staff.token(&format!("{RESOURCE}/p"), claims(json!({})));
+    let profile = format!("{RESOURCE}/p");
+    let profile = offices.staff.token(&profile, json!({ "groups": ["rule"] }));
     is_stranger(&send(&offices.client(&profile), "GET", STATUS).await);
 }
 
