@@ -118,6 +118,24 @@ async fn modern_clients_of_the_last_hour_are_listed_within_a_share_of_each_princ
 }
 
 #[tokio::test]
+async fn elements_have_the_clients_that_see_them_under_profiles_and_rules() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http())
+        .toml(&client_table("all", "all-key", ""))
+        .toml(&client_table("few", "few-key", "profiles = [\"few\"]"))
+        .toml(&client_table("ruled", "ruled-key", ""))
+        .toml("[profiles.few]\ntools = [\"s__hold\"]\n")
+        .toml("[policy.rules.ruled]\neffect = \"deny\"\nprincipals = [\"ruled\"]\ntools = [\"s__echo\"]\n")
+        .toml("[policy.rules.rest]\neffect = \"allow\"\n")
+        .start()
+        .await;
+    let page = get(&gateway, "/catalog").await;
+    let clients = |native: &str| find(&page["elements"], "native", native)["clients"].clone();
+    assert_eq!(clients("echo"), json!(["all"]), "{page:#}");
+    assert_eq!(clients("hold"), json!(["all", "few", "ruled"]), "{page:#}");
+}
+
+#[tokio::test]
 async fn elements_have_the_time_of_their_last_use() {
     let upstream = Upstream::modern().await;
     upstream.offers_everything();

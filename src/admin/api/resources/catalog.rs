@@ -1,6 +1,6 @@
 //! The catalog: every element that servers list, also those that no client sees.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,11 +11,11 @@ use tokio::task::spawn_blocking;
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::definitions::shown_name;
-use crate::call::{NativeName, ProfileName, ServerName};
+use crate::call::{Context, NativeName, Principal, ProfileName, ServerName};
 use crate::catalog::{Catalog, Kind};
 use crate::clock;
 use crate::policy::ScreenedDefinition;
-use crate::snapshot::{Snapshot, SnapshotServer, TokenReport};
+use crate::snapshot::{Snapshot, SnapshotServer, TokenReport, View, ViewKey};
 use crate::telemetry::metrics::{Metrics, UsedElement};
 
 /// Every element.
@@ -42,6 +42,9 @@ pub(crate) struct ElementStatus {
     tokens: Option<usize>,
     /// The profiles that show it. Rules and scopes may hide it from some of their clients.
     profiles: Vec<String>,
+    /// The first 200 callers of the configuration that see it in some profile, by rules as well:
+    /// clients, and `anonymous` where no credential is required. Users of issuers are not known.
+    clients: Vec<String>,
     /// The time of the last call since the start, refused ones included. A resource that a template
     /// covers counts for the template.
     last_used_at: Option<Timestamp>,
@@ -73,6 +76,8 @@ struct CatalogSurvey<'a> {
     tokens: Arc<TokenReport>,
     /// Public names of prompts, by server and native name.
     prompts: HashMap<(ServerName, NativeName), String>,
+    /// Callers, with the names and URIs of each view that they have.
+    callers: Vec<(String, Vec<Arc<ListedNameSet>>)>,
     /// The names and URIs of each profile.
     profiles: Vec<(String, HashSet<(Kind, String)>)>,
     /// Those of clients without a profile.
@@ -99,6 +104,7 @@ impl<'a> CatalogSurvey<'a> {
             tokens: snapshot.report_tokens(),
             prompts: prompts.collect(),
             profiles: profiles.collect(),
+            callers: caller_views(snapshot),
             shown,
         }
     }
@@ -144,11 +150,21 @@ impl<'a> CatalogSurvey<'a> {
             native: shown_name(native),
             tokens: counted.map(|tool| tool.tokens),
             profiles: profiles.map(|(name, _)| name.clone()).collect(),
+            clients: self.callers_of(kind, public.as_deref()),
             last_used_at: self.last_use(member, kind, native),
             public,
             held,
             reasons,
         }
+    }
+
+    /// Returns the callers that see an element.
+    fn callers_of(&self, kind: Kind, public: Option<&str>) -> Vec<String> {
+        let Some(public) = public else { return Vec::new() };
+        let element = (kind, public.to_owned());
+        let sees = |views: &[Arc<ListedNameSet>]| views.iter().any(|it| it.contains(&element));
+        let callers = self.callers.iter().filter(|(_, views)| sees(views));
+        callers.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the time of the last call of an element.
@@ -186,6 +202,49 @@ impl<'a> CatalogSurvey<'a> {
         }
     }
 }
+
+/// The names and URIs in the lists of a view.
+type ListedNameSet = HashSet<(Kind, String)>;
+
+/// Returns the callers of the configuration, with the names of each view that they have. Callers
+/// with the same rights share their views.
+fn caller_views(snapshot: &Snapshot) -> Vec<(String, Vec<Arc<ListedNameSet>>)> {
+    let anonymous = (!snapshot.config.authenticates()).then_some(Principal::Anonymous);
+    let clients = snapshot.config.clients.iter();
+    let clients = clients.map(|client| Principal::Client(Arc::clone(&client.name)));
+    let configured = snapshot.config.profiles.iter().map(|profile| profile.name.as_str());
+    let profiles: BTreeSet<_> = std::iter::once(ProfileName::DEFAULT).chain(configured).collect();
+    let mut known: Vec<(Arc<View>, Arc<ListedNameSet>)> = Vec::new();
+    let mut names_of = |view: Arc<View>| {
+        if let Some((_, names)) = known.iter().find(|(other, _)| Arc::ptr_eq(other, &view)) {
+            return Arc::clone(names);
+        }
+        let names = Arc::new(listed_names(&view.catalog));
+        known.push((view, Arc::clone(&names)));
+        names
+    };
+    let callers = anonymous.into_iter().chain(clients).take(MAX_CATALOG_CALLERS);
+    let views = callers.map(|caller| {
+        let access = snapshot.identity.client_access(caller.as_str(), clock::unix_now());
+        let grants = access.and_then(|access| access.grants);
+        let views = profiles.iter().filter_map(|profile| {
+            let endpoint = snapshot.endpoint(&caller, profile, None).ok()?;
+            let context = Context::assumed(caller.clone(), grants.clone(), endpoint.clone());
+            let key = ViewKey { endpoint, ..ViewKey::default() };
+            Some(names_of(snapshot.view(&key, &context)))
+        });
+        let views = views.collect();
+        let name = match &caller {
+            Principal::Anonymous => "anonymous".to_owned(),
+            caller => caller.as_str().to_owned(),
+        };
+        (name, views)
+    });
+    views.collect()
+}
+
+/// Limit of the callers whose views are compared.
+const MAX_CATALOG_CALLERS: usize = 200;
 
 /// The names of an element in a list.
 #[derive(Deserialize)]
