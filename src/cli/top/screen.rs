@@ -13,6 +13,7 @@ use super::sample::{MeasuredActivity, RefusalRate, RequestRates, ServerSample};
 use super::state::{ServerRow, TopPage, TopState};
 use crate::cli::printable;
 use crate::cli::status::describe_age;
+use crate::text::one_line;
 
 /// A frame.
 pub(super) struct TopScreen<'a> {
@@ -97,7 +98,8 @@ impl TopScreen<'_> {
             refusals.iter().take(MAX_REFUSAL_LINES).for_each(|line| page.write(line, Style::new()));
         }
         if let Some(fault) = self.fault {
-            let words: Vec<_> = printable(fault).split_whitespace().map(str::to_owned).collect();
+            let fault = printable(&one_line(fault, MAX_FAULT_CHARS));
+            let words: Vec<_> = fault.split_whitespace().map(str::to_owned).collect();
             let lines = flow_with(&words, width, " ");
             let style = self.alarm();
             lines.iter().take(MAX_FAULT_LINES).for_each(|line| page.write(line, style));
@@ -422,6 +424,8 @@ const MIN_NAME_WIDTH: usize = 12;
 const MAX_NAME_WIDTH: usize = 48;
 /// Limit of the lines of refusals.
 const MAX_REFUSAL_LINES: usize = 2;
+/// Limit of the characters of a fault.
+const MAX_FAULT_CHARS: usize = 500;
 /// Limit of the lines of a fault.
 const MAX_FAULT_LINES: usize = 4;
 /// Lines of a printed frame besides its servers.

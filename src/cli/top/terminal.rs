@@ -87,7 +87,7 @@ fn run(
                 measured = Some(MeasuredActivity::of(*sample, before));
                 fault = None;
             }
-            Ok(TopNews::Sample(Err(reason))) => fault = Some(format!("{reason}; trying again")),
+            Ok(TopNews::Sample(Err(reason))) => fault = Some(format!("trying again: {reason}")),
             Err(_) => {}
         }
     }

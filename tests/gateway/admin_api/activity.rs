@@ -44,8 +44,8 @@ async fn activity_counts_requests_and_refusals_by_server_and_reason() {
 #[tokio::test]
 async fn clients_have_the_rest_of_their_limits_and_their_refusals_by_reason() {
     let upstream = Upstream::modern().await;
-    let server = upstream.http() + "quota_each = \"7/day\"\nrate_each = \"9/hour\"";
-    let ann = client_table("ann", "ann-key", "rate = \"5/hour\"\nquota = \"3/day\"");
+    let server = upstream.http() + "quota_each = \"7/day\"\nrate_each = \"9/h\"";
+    let ann = client_table("ann", "ann-key", "rate = \"5/h\"\nquota = \"3/day\"");
     let builder = Gateway::with("s", server).toml(&ann).toml(&client_table("bob", "bob-key", ""));
     let gateway = builder.start().await;
     let client = gateway.modern().key("ann-key");
@@ -77,7 +77,7 @@ async fn clients_have_the_rest_of_their_limits_and_their_refusals_by_reason() {
     assert_eq!(client.ask("tools/list", json!({})).send().await.status(), 429);
     let page = get(&gateway, "/clients").await;
     let ann = find(&page["clients"], "name", "ann");
-    assert_eq!(find(&ann["failures"], "reason", "rate")["count"], 1, "{ann:#}");
+    assert_eq!(find(&ann["failures"], "reason", "over_limit")["count"], 1, "{ann:#}");
     assert_eq!(find(&ann["limits"], "limit", "client:ann")["remaining"], 0);
     assert_eq!(find(&page["groups"], "name", "anonymous")["calls"], 0);
 }

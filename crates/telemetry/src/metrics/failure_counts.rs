@@ -24,7 +24,7 @@ type FailureKind = (&'static str, &'static str);
 pub struct FailureCount {
     /// `refused` or `failed`.
     pub outcome: &'static str,
-    /// The reason: `rate`, `timeout`, …
+    /// The reason: `over_limit`, `timeout`, …
     pub reason: &'static str,
     /// Number of calls.
     pub count: u64,
