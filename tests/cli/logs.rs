@@ -172,6 +172,9 @@ fn calls_are_listed_followed_and_shown_with_their_steps() {
     assert!(follower.next_line().contains("clock__now: ok"));
     call(&gateway, "clock__none");
     assert!(follower.next_line().contains("clock__none: refused (unknown_tool)"));
+    call(&gateway, "clock__\u{1b}[31m");
+    let line = follower.next_line();
+    assert!(line.contains("\\u{1b}[31m: refused") && !line.contains('\u{1b}'), "{line}");
     let id = listed.trim().rsplit_once("id=").unwrap().1;
     let shown = beside(&gateway, &["logs", "--call", id]).exits_with(DONE).said();
     for words in ["clock__now: ok", "native name now", "STEP ", "  client ", "  server "] {

@@ -1,0 +1,43 @@
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::*;
+
+fn tailed(say: impl FnOnce()) -> Vec<LogLine> {
+    let layer = LogTailLayer::default();
+    let tail = Arc::clone(&layer.tail);
+    let subscriber = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::with_default(subscriber, || {
+        say();
+        assert!(LogTail::of_process().is_some());
+    });
+    tail.list(None, 10_000, |_| true).iter().map(|line| line.item.clone()).collect()
+}
+
+#[test]
+fn a_line_has_its_level_subject_sentence_and_fields() {
+    let lines = tailed(|| {
+        tracing::warn!(server = %"files", owner = "everyone", "the connection failed");
+        tracing::info!(client = "ci\u{1b}", "a\u{1b}[2J\nb");
+    });
+    assert_eq!(lines.len(), 2);
+    let (newer, older) = (&lines[0], &lines[1]);
+    assert_eq!((older.level, older.server.as_deref()), (Level::WARN, Some("files")));
+    assert_eq!((&*older.text, &*older.fields), ("the connection failed", " owner=everyone"));
+    assert_eq!(newer.client.as_deref(), Some("ci\\u{1b}"));
+    assert_eq!(newer.text, "a\\u{1b}[2J\\u{a}b");
+}
+
+#[test]
+fn a_noisy_server_displaces_only_lines_of_servers_within_bounds() {
+    let text = "x".repeat(100_000);
+    let lines = tailed(|| {
+        tracing::warn!("of the gateway");
+        for _ in 0..2000 {
+            tracing::info!(target: "trunkline::server", server = %"noisy", "{text}");
+        }
+    });
+    let own: Vec<_> = lines.iter().filter(|line| !line.is_of_server()).collect();
+    assert_eq!(own.len(), 1);
+    let bytes: usize = lines.iter().map(LogLine::bytes).sum();
+    assert!(lines.len() > 10 && bytes < 300 << 10, "{} lines, {bytes} bytes", lines.len());
+}
