@@ -134,7 +134,8 @@ mod tests {
         let path = format!("/servers/a\u{1b}[2J\n/{}end", "x".repeat(5_000));
         let change = OperatorChange { method: "POST", path: &path };
         let refused = Err(ApiProblem::new(ProblemCode::UnknownServer, "none"));
-        record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, &refused);
+        let outcome = ChangeOutcome::of_endpoint(&refused);
+        record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, outcome);
         let text = log.text();
         assert_eq!(text.lines().count(), 1, "{text}");
         for words in ["changed by an operator", "uid 7", "POST", "unknown_server", "/servers/a"] {
