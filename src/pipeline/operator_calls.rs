@@ -68,7 +68,7 @@ pub struct OperatorCallReport {
     pub tool: String,
     /// The result, as a client gets it; `None` if the call was refused, or has failed.
     pub result: Option<Value>,
-    /// The JSON-RPC error that a client gets.
+    /// The error of a call that was refused, or has failed.
     pub error: Option<Value>,
 }
 

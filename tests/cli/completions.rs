@@ -50,7 +50,7 @@ fn without_a_gateway_or_a_configuration_nothing_is_completed() {
     assert_eq!(complete(folder.path(), &["remove", "x"]), Vec::<String>::new());
     assert_eq!(complete(folder.path(), &["call", "x"]), Vec::<String>::new());
     std::fs::write(folder.path().join("gateway.toml"), "[servers.a]\n[servers.b]\nfault").unwrap();
-    assert_eq!(complete(folder.path(), &["remove", ""]), Vec::<String>::new());
+    assert_eq!(complete(folder.path(), &["remove", "a"]), Vec::<String>::new());
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::process::{Process, Tag, eventually, text};
+use super::process::{Process, TRUNKLINE, Tag, eventually, text};
 use super::running::beside;
 use super::{DONE, FAILURE, WRONG_USE, clock, contains_all};
 
 /// Returns `[servers.counted]`, whose program writes a line into a file at each start.
 fn counted(starts: &Path) -> String {
-    let script = format!("echo start >> {}; exec trunkline example clock", starts.display());
+    let script = format!("echo start >> {}; exec {TRUNKLINE} example clock", starts.display());
     format!("\n[servers.counted]\ncommand = \"sh\"\nargs = [\"-c\", '{script}']\n")
 }
 

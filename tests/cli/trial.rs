@@ -1,5 +1,7 @@
 //! `trunkline try`: a server in a sandbox, before it is added.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{DONE, FAILURE, WRONG_USE, contains_all, file, trunkline};
@@ -35,10 +37,13 @@ fn the_sandbox_holds_and_a_permission_extends_it() {
     let path = folder.path().join("written");
     let script =
         format!("echo x > {} && exec {} example clock", path.display(), super::process::TRUNKLINE);
-    trunkline(&["try", "--", "sh", "-c", &script]).exits_with(FAILURE).prints(&["does not start"]);
+    let program = Path::new(super::process::TRUNKLINE).parent().unwrap();
+    let run = format!("execute={}", program.display());
+    let write = format!("write={}", folder.path().display());
+    let held = ["try", "--allow", &run, "--", "sh", "-c", &script];
+    trunkline(&held).exits_with(FAILURE).prints(&["does not start"]);
     assert!(!path.exists());
-    let allow = format!("write={}", folder.path().display());
-    trunkline(&["try", "--allow", &allow, "--", "sh", "-c", &script]).exits_with(DONE);
+    trunkline(&[&["try", "--allow", &write][..], &held[1..]].concat()).exits_with(DONE);
     assert!(path.exists());
     trunkline(&["try", "--allow", "everything", "--", "sh"])
         .exits_with(WRONG_USE)
@@ -50,10 +55,13 @@ fn a_server_that_fails_shows_its_first_line_without_secrets() {
     let script = "echo \"Usage: foo needs $TOKEN\"; exit 3";
     let failed = trunkline(&["try", "--env", "TOKEN=hunter2-hunter2", "--", "sh", "-c", script]);
     let failed = failed.exits_with(FAILURE);
-    contains_all(&failed.0.stdout, &["The server does not start: it exited", "Usage: foo needs"]);
+    let said = failed.said().replace('\n', " ");
+    assert!(said.contains("The server does not start: it exited"), "{said}");
+    assert!(said.contains("Usage: foo needs"), "{said}");
     assert!(!failed.said().contains("hunter2"), "{}", failed.said());
     let missing = trunkline(&["try", "--", "no-such-program-anywhere"]).exits_with(FAILURE);
-    contains_all(&missing.0.stdout, &["no-such-program-anywhere"]);
+    let said = [missing.0.stdout, missing.0.stderr].concat();
+    contains_all(&said, &["no-such-program-anywhere"]);
 }
 
 #[test]
