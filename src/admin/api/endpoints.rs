@@ -294,10 +294,17 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     ApiEndpoint::get("/calls/{id}", "A recent call, with the times of its steps")
         .takes(&[CALL_PARAMETER])
         .answers::<CallDetail>(|it| Box::pin(async move { calls::show_call(&it) })),
-    ApiEndpoint::get("/log", "The last lines of the log, also those of servers' standard error")
+    ApiEndpoint::get(
+        "/log",
+        "The last lines of the log, with the role `operator` also those of servers' standard error",
+    )
         .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAGE_LIMIT, PAGE_BEFORE])
         .answers::<LogPage>(|it| Box::pin(async move { log::list_lines(&it) })),
-    ApiEndpoint::watch("/log/live", "Each line of the log as it is written, as an event stream")
+    ApiEndpoint::watch(
+        "/log/live",
+        "Each line of the log as it is written, as an event stream; those of servers' standard error \
+         with the role `operator`",
+    )
         .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAST_LIMIT])
         .answers::<LogLineDocument>(|it| Box::pin(async move { log::watch_lines(&it) })),
     ApiEndpoint::get("/configuration", "The running configuration, and its file on disk")

@@ -10,6 +10,7 @@ use crate::admin::api::event_stream::{
 };
 use crate::admin::api::problem::ApiProblem;
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::config::AdminRole;
 use crate::telemetry::log::{LogLine, LogTail};
 use crate::telemetry::{LiveItem, Numbered};
 
@@ -48,8 +49,9 @@ pub(crate) struct LogLineDocument {
     fields: String,
 }
 
-/// Selects lines by the parameters of a request.
+/// Selects lines by the role and the parameters of a request.
 struct LineFilter {
+    role: AdminRole,
     server: Option<String>,
     /// Place of the least level in [`LEVEL_NAMES`].
     level: usize,
@@ -60,6 +62,7 @@ impl LineFilter {
     fn of(request: &EndpointRequest) -> Result<Self, ApiProblem> {
         let level = request.word_argument("level", &LEVEL_NAMES)?;
         Ok(Self {
+            role: request.role,
             server: known_server(request)?,
             level: level.map_or(LEVEL_NAMES.len(), rank_of),
             since: request.time_argument("since")?,
@@ -68,7 +71,10 @@ impl LineFilter {
 
     fn matches(&self, line: &LogLine) -> bool {
         let is_server = |name: &String| line.server.as_ref() == Some(name);
-        self.server.as_ref().is_none_or(is_server)
+        // The output of servers may have secrets: it needs the role of `/servers/{server}/output`.
+        let is_permitted = !line.is_of_server() || self.role.includes(AdminRole::Operator);
+        is_permitted
+            && self.server.as_ref().is_none_or(is_server)
             && rank_of(level_name(line)) <= self.level
             && self.since.is_none_or(|since| time_of(line) >= since)
     }
@@ -143,3 +149,32 @@ fn rank_of(level: &str) -> usize {
 
 /// The levels, the most urgent first.
 const LEVEL_NAMES: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_servers_need_the_role_operator() {
+        let line = |target| LogLine {
+            at: SystemTime::UNIX_EPOCH,
+            level: tracing::Level::INFO,
+            target,
+            server: Some("s".to_owned()),
+            client: None,
+            text: "a secret".to_owned(),
+            fields: String::new(),
+        };
+        let (own, output) = (line("trunkline::upstream"), line("trunkline::server"));
+        for (role, sees_output) in
+            [(AdminRole::Viewer, false), (AdminRole::Operator, true), (AdminRole::Admin, true)]
+        {
+            let server = Some("s".to_owned());
+            let filter = LineFilter { role, server, level: LEVEL_NAMES.len(), since: None };
+            assert!(filter.matches(&own), "{}", role.as_str());
+            assert_eq!(filter.matches(&output), sees_output, "{}", role.as_str());
+        }
+    }
+}
