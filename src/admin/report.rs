@@ -1,7 +1,9 @@
 //! The state of the running gateway, as `/status` reports it.
 
+mod evaluation_turns;
 mod servers;
 
+pub(super) use evaluation_turns::EvaluationTurns;
 pub(super) use servers::{breaker_status, era, last_error, next_retry, server_state};
 
 use std::collections::BTreeMap;
@@ -44,6 +46,8 @@ pub struct StatusReport {
     pub(super) started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
     pub(super) loads: Notify,
+    /// Takes turns with evaluations of all definitions.
+    pub(super) evaluations: EvaluationTurns,
     /// Reads the configuration file, in a process that has one.
     pub(super) control: OnceLock<Weak<dyn ReloadControl>>,
 }
@@ -52,8 +56,9 @@ impl StatusReport {
     /// Creates a report on a gateway that has just started.
     pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>) -> Arc<Self> {
         let (notes, loads) = (Mutex::default(), Notify::new());
-        let control = OnceLock::new();
-        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes, loads, control })
+        let (evaluations, control) = (EvaluationTurns::default(), OnceLock::new());
+        let started_at = Timestamp::now();
+        Arc::new(Self { gateway, mcp, started_at, notes, loads, evaluations, control })
     }
 
     /// Waits until a file was loaded after the last wait.

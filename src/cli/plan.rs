@@ -138,7 +138,7 @@ struct ReloadText {
 
 pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
     let gateway = args.gateway.or_file(args.file);
-    let body = Some(json!({ "days": args.days }));
+    let body = Some(json!({ "days": args.days }).to_string());
     let request = GatewayRequest { method: Method::POST, path: "/configuration/plan", body };
     let document = match gateway.request(&request) {
         Ok(document) => document,
@@ -152,7 +152,7 @@ pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
 
 pub(super) fn reload(args: ReloadArgs) -> ExitCode {
     let gateway = args.gateway.or_file(args.file);
-    let body = Some(json!({ "digest": args.digest, "wait": args.wait }));
+    let body = Some(json!({ "digest": args.digest, "wait": args.wait }).to_string());
     let request = GatewayRequest { method: Method::POST, path: "/configuration/reload", body };
     let document = match gateway.request(&request) {
         Ok(document) => document,

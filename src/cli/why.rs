@@ -130,7 +130,8 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
         }
         Err(error) => return report_error(&error),
     };
-    let request = GatewayRequest { method: Method::POST, path: "/why", body: Some(body) };
+    let request =
+        GatewayRequest { method: Method::POST, path: "/why", body: Some(body.to_string()) };
     let document = match args.gateway.request(&request) {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::call::{
@@ -22,11 +24,13 @@ use crate::identity::Credential;
 use crate::mcp::Method;
 use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
+use crate::text::clip;
 
 use super::Gateway;
 use super::calls::{InnerCallFault, await_answer};
 use super::entry::named_caller::{NamedCaller, usual_profile};
-use super::record::audit::audit_notes;
+use super::record::answered::log_refused_request;
+use super::record::audit::{RefusedRequest, audit_notes};
 
 /// A call that an operator makes.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -35,8 +39,9 @@ pub struct OperatorCall {
     /// The public name of the tool.
     pub tool: String,
     /// The arguments.
-    #[serde(default)]
-    pub arguments: Map<String, Value>,
+    #[serde(default, deserialize_with = "read_object")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub arguments: Option<Box<RawValue>>,
     /// The profile; by default the first one that the caller may use.
     pub profile: Option<String>,
     /// The client `NAME` of `[clients.NAME]`, or `anonymous`, whose profile, rules and limits apply;
@@ -67,7 +72,8 @@ pub struct OperatorCallReport {
     /// The public name of the tool.
     pub tool: String,
     /// The result, as a client gets it; `None` if the call was refused, or has failed.
-    pub result: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    pub result: Option<Box<RawValue>>,
     /// The error of a call that was refused, or has failed.
     pub error: Option<Value>,
 }
@@ -100,6 +106,15 @@ pub enum OperatorCallError {
     Invalid(Failure),
 }
 
+/// A call before its gates.
+#[derive(Clone, Copy)]
+struct EarlyCall<'a> {
+    operator: &'a CallingOperator,
+    request: &'a OperatorCall,
+    caller: &'a AssumedCaller,
+    profile: &'a str,
+}
+
 /// The caller of a call, and its rights.
 struct AssumedCaller {
     principal: Principal,
@@ -126,7 +141,9 @@ impl Gateway {
         let caller = find_caller(&snapshot, operator, request.r#as.as_deref())?;
         let who = &caller.principal;
         let profile = request.profile.clone().unwrap_or_else(|| usual_profile(&snapshot, who));
-        let endpoint = snapshot.endpoint(who, &profile, None).map_err(|_| {
+        let endpoint = snapshot.endpoint(who, &profile, None).map_err(|failure| {
+            let early = EarlyCall { operator, request, caller: &caller, profile: &profile };
+            self.record_early_refusal(&snapshot, early, &failure);
             let (client, profile) = (who.as_str().to_owned(), profile.clone());
             OperatorCallError::Profile { client, profile }
         })?;
@@ -139,7 +156,7 @@ impl Gateway {
             error: None,
         };
         match self.make_call(snapshot, caller, endpoint, (operator, request)).await? {
-            Ok(Answer::Result(result)) => report.result = read_json(result.raw()),
+            Ok(Answer::Result(result)) => report.result = serde_json::from_slice(result.raw()).ok(),
             Ok(Answer::Error(error)) => report.error = read_json(error.raw()),
             Err(error) => report.error = Some(error),
         }
@@ -155,17 +172,19 @@ impl Gateway {
         made: (&CallingOperator, &OperatorCall),
     ) -> Result<Result<Answer, Value>, OperatorCallError> {
         let (operator, request) = made;
-        let params = json!({ "name": request.tool, "arguments": request.arguments }).to_string();
-        let params = Params::parse(Some(params.into()));
+        let params = Params::parse(Some(describe_params(request).into()));
         let params = params.map_err(|fault| OperatorCallError::Invalid(fault.into()))?;
-        let address = operator.address.unwrap_or_else(|| PeerAddress::parent().addr.ip());
+        let address = address_of(operator);
         let scoped =
             ScopedCaller { principal: &caller.principal, grants: caller.grants.as_deref() };
         let admitted = caller.refusal.clone().map_or(Ok(()), Err);
         let admitted = admitted
             .and_then(|()| snapshot.policy.admit_entry(scoped, endpoint.profile(), None))
-            .and_then(|()| self.admit_request(&snapshot, &caller.principal, address));
+            .and_then(|()| snapshot.policy.admit_request(&caller.principal, address));
         if let Err(failure) = admitted {
+            let profile = endpoint.profile();
+            let early = EarlyCall { operator, request, caller: &caller, profile };
+            self.record_early_refusal(&snapshot, early, &failure);
             return Ok(Err(describe_failure(&failure)));
         }
         let context = make_context(&snapshot, operator, caller, endpoint);
@@ -179,6 +198,24 @@ impl Gateway {
             InnerCallFault::Failed(failure) => describe_failure(&failure),
             fault @ InnerCallFault::TooLarge { .. } => json!({ "message": fault.to_string() }),
         }))
+    }
+
+    /// Records that a call was refused before it began, like a request of a client. With a required
+    /// audit log that cannot record, nothing more is refused: the call is not made.
+    fn record_early_refusal(&self, snapshot: &Snapshot, early: EarlyCall<'_>, failure: &Failure) {
+        let EarlyCall { operator, request, caller, profile } = early;
+        let who = &caller.principal;
+        self.count_refusal_of(snapshot, who, failure);
+        log_refused_request(who, address_of(operator), failure);
+        let notes = notes_of(operator, caller.by_operator);
+        let refused = RefusedRequest {
+            address: operator.address,
+            profile: clip(profile, MAX_PROFILE_BYTES),
+            method: Some(Method::ToolsCall),
+            name: Some(&request.tool),
+            ..RefusedRequest::default()
+        };
+        self.audit_refusal_of((Some(who.as_str()), &notes), &refused, failure);
     }
 }
 
@@ -257,6 +294,28 @@ impl Drop for OperatorSession {
     }
 }
 
+fn address_of(operator: &CallingOperator) -> IpAddr {
+    operator.address.unwrap_or_else(|| PeerAddress::parent().addr.ip())
+}
+
+/// Reads an object as it is written, so that its numbers keep all their digits.
+fn read_object<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    let read = Option::<Box<RawValue>>::deserialize(from)?;
+    if let Some(raw) = &read {
+        // Also limits the nesting.
+        serde_json::from_str::<Map<String, Value>>(raw.get()).map_err(D::Error::custom)?;
+    }
+    Ok(read)
+}
+
+/// Returns the params of a call, with the arguments as they are written.
+fn describe_params(request: &OperatorCall) -> String {
+    let arguments = request.arguments.as_deref().map_or("{}", RawValue::get);
+    // A server on standard streams gets one line. Within JSON texts there are no line ends.
+    let arguments = arguments.replace(['\r', '\n'], " ");
+    format!("{{\"name\":{},\"arguments\":{arguments}}}", json!(request.tool))
+}
+
 fn describe_failure(failure: &Failure) -> Value {
     read_json(&failure.to_error()).unwrap_or_default()
 }
@@ -267,5 +326,7 @@ fn read_json(raw: &[u8]) -> Option<Value> {
 
 /// The transport of these calls in the access log.
 const TRANSPORT: &str = "admin";
+/// Limit of the bytes of a profile's name in the record of a refusal.
+const MAX_PROFILE_BYTES: usize = 256;
 /// Limit of the bytes of a result.
 const MAX_RESULT_BYTES: usize = 16 << 20;

@@ -193,8 +193,9 @@ impl<T: Send + Sync> LiveItems<T> {
     }
 }
 
-/// Limit of the observers at a time.
-const MAX_OBSERVERS: usize = 16;
+/// Limit of the observers of one kind at a time. Those of all kinds together leave places on the
+/// private socket for other requests.
+const MAX_OBSERVERS: usize = 8;
 /// Limit of the items that wait for the slowest observer.
 const MAX_QUEUED_ITEMS: usize = 1024;
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, print_error, printable, write_to_stdout};
 use crate::text::clip;
-use pairs::read_pairs;
+use pairs::{ArgumentPairs, read_pairs};
 
 /// Make a call through the running gateway, with every gate of a client's call
 ///
@@ -78,7 +79,7 @@ struct ErrorText {
 #[serde(rename_all = "camelCase", default)]
 struct ResultText {
     content: Vec<Value>,
-    structured_content: Option<Value>,
+    structured_content: Option<Box<RawValue>>,
     is_error: bool,
     result_type: Option<String>,
     input_requests: Map<String, Value>,
@@ -93,28 +94,41 @@ pub(super) fn call_tool(args: &CallArgs) -> ExitCode {
         }
     };
     let request = GatewayRequest { method: Method::POST, path: "/calls", body: Some(body) };
-    let document = match args.gateway.request_within(&request, Duration::from_secs(args.timeout)) {
+    let answered =
+        args.gateway.request_as::<Box<RawValue>>(&request, Duration::from_secs(args.timeout));
+    let document = match answered {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),
     };
-    let Ok(report) = ReportText::deserialize(&document) else {
+    let Ok(report) = serde_json::from_str::<ReportText>(document.get()) else {
         print_error("the gateway has another version: its answer cannot be read");
         return UNREACHABLE_EXIT.into_code();
     };
     if args.json {
-        write_to_stdout(&format!("{document:#}\n"));
+        write_to_stdout(&format!("{}\n", document.get()));
     }
     print_report(&report, args.json)
 }
 
-fn describe_call(args: &CallArgs) -> Result<Value, String> {
+/// The body of the request.
+#[derive(Debug, Serialize)]
+struct CallBody<'a> {
+    tool: &'a str,
+    arguments: ArgumentPairs,
+    profile: Option<&'a str>,
+    r#as: Option<&'a str>,
+}
+
+fn describe_call(args: &CallArgs) -> Result<String, String> {
     let arguments = match &args.json_arguments {
-        Some(text) => serde_json::from_str::<Map<String, Value>>(text)
+        Some(text) => serde_json::from_str::<ArgumentPairs>(text)
             .map_err(|fault| format!("--json-arguments: expected a JSON object: {fault}"))?,
         None => read_pairs(&args.arguments).map_err(|fault| fault.to_string())?,
     };
     let CallArgs { tool, profile, client, .. } = args;
-    Ok(json!({ "tool": tool, "arguments": arguments, "profile": profile, "as": client }))
+    let (profile, r#as) = (profile.as_deref(), client.as_deref());
+    let body = CallBody { tool, arguments, profile, r#as };
+    serde_json::to_string(&body).map_err(|fault| fault.to_string())
 }
 
 /// Prints the outcome, unless the whole document is printed, and returns the exit code.
@@ -161,9 +175,17 @@ fn describe_result(result: &ResultText) -> String {
     if result.content.is_empty()
         && let Some(value) = &result.structured_content
     {
-        text = describe_lines(&format!("{value:#}"));
+        text = describe_lines(&describe_json(value));
     }
     text
+}
+
+/// Returns a value with its members on lines of their own, unless that changes its numbers.
+fn describe_json(raw: &RawValue) -> String {
+    match serde_json::from_str::<Value>(raw.get()) {
+        Ok(value) if value.to_string() == raw.get() => format!("{value:#}"),
+        _ => raw.get().to_owned(),
+    }
 }
 
 fn describe_block(block: &Value) -> String {
@@ -201,6 +223,8 @@ const MAX_QUESTION_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn described(result: Value) -> String {
@@ -220,6 +244,13 @@ mod tests {
         let long =
             described(json!({ "content": [{ "type": "text", "text": "x".repeat(2 << 20) }] }));
         assert!(long.ends_with("1048576 more bytes; --json prints all\n"));
+    }
+
+    #[test]
+    fn structured_content_keeps_the_digits_of_its_numbers() {
+        let said = |raw: &str| describe_json(&RawValue::from_string(raw.to_owned()).unwrap());
+        assert_eq!(said(r#"{"id":123456789012345678901}"#), r#"{"id":123456789012345678901}"#);
+        assert_eq!(said(r#"{"id":7}"#), "{\n  \"id\": 7\n}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl PinFiles<'_> {
             return Ok(Vec::new());
         }
         let path = format!("/servers/{server}/definitions/{}", decision.verb());
-        let body = Some(json!({ "sha256": digests }));
+        let body = Some(json!({ "sha256": digests }).to_string());
         let request = GatewayRequest { method: Method::POST, path: &path, body };
         let outcome = GatewayOption::of_config(self.path.to_owned()).request(&request);
         let is_running = match outcome {

@@ -207,7 +207,7 @@ pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {
 }
 
 fn post(gateway: &GatewayOption, path: &str, body: Value) -> Result<Value, ExitCode> {
-    let request = GatewayRequest { method: Method::POST, path, body: Some(body) };
+    let request = GatewayRequest { method: Method::POST, path, body: Some(body.to_string()) };
     gateway.request(&request).map_err(|error| report_unanswered(&error))
 }
 

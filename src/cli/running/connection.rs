@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -166,12 +167,12 @@ impl GatewayAnswer {
     ///
     /// # Errors
     /// [`RunningGatewayError::Refused`] and [`RunningGatewayError::Unreadable`].
-    pub(super) fn into_document(self) -> Result<Value, RunningGatewayError> {
-        let document: Option<Value> = serde_json::from_slice(&self.body).ok();
+    pub(super) fn into_document<T: DeserializeOwned>(self) -> Result<T, RunningGatewayError> {
         if self.status.is_success() {
+            let document = serde_json::from_slice(&self.body).ok();
             return document.ok_or(RunningGatewayError::Unreadable { place: self.place });
         }
-        let document = document.unwrap_or_default();
+        let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let member =
             |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (status, code, detail) = (self.status, member("code"), member("detail"));
@@ -283,7 +284,7 @@ fn content(request: &GatewayRequest<'_>) -> (HeaderMap, Bytes) {
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let Some(body) = &request.body else { return (headers, Bytes::new()) };
     headers.insert(CONTENT_TYPE, json);
-    (headers, body.to_string().into())
+    (headers, body.clone().into())
 }
 
 /// Checks that the process on the other end runs as this user or as root: anyone can make a socket in

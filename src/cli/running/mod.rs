@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
@@ -53,8 +54,8 @@ pub(crate) struct GatewayRequest<'a> {
     pub(crate) method: Method,
     /// The path below `/api/v1`, with the query.
     pub(crate) path: &'a str,
-    /// The body.
-    pub(crate) body: Option<Value>,
+    /// The body, a JSON document.
+    pub(crate) body: Option<String>,
 }
 
 impl<'a> GatewayRequest<'a> {
@@ -99,7 +100,7 @@ impl GatewayOption {
             let address = RunningGateway::find(self).await?;
             let target = format!("{API_PATH}{}", request.path);
             match address.follow(request, &target, on_event).await? {
-                Some(refusal) => refusal.into_document().map(drop),
+                Some(refusal) => refusal.into_document::<Value>().map(drop),
                 None => Ok(()),
             }
         })
@@ -125,6 +126,18 @@ impl GatewayOption {
         request: &GatewayRequest<'_>,
         patience: Duration,
     ) -> Result<Value, RunningGatewayError> {
+        self.request_as(request, patience)
+    }
+
+    /// Sends a request, and reads its answer as a document of this type.
+    ///
+    /// # Errors
+    /// [`RunningGatewayError`].
+    pub(crate) fn request_as<T: DeserializeOwned>(
+        &self,
+        request: &GatewayRequest<'_>,
+        patience: Duration,
+    ) -> Result<T, RunningGatewayError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
         runtime.block_on(async {

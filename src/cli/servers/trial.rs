@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use http::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{report_refused, server_path};
 use crate::cli::call::pairs::read_pairs;
@@ -78,7 +78,7 @@ pub(in crate::cli) fn test(args: &TestArgs) -> ExitCode {
         let tool: String = url::form_urlencoded::byte_serialize(tool.as_bytes()).collect();
         let _ = write!(path, "?tool={tool}");
     }
-    let body = args.tool.is_some().then(|| json!({ "arguments": Value::Object(arguments) }));
+    let body = args.tool.is_some().then(|| json!({ "arguments": arguments }).to_string());
     let request = GatewayRequest { method: Method::POST, path: &path, body };
     let document = match args.gateway.request(&request) {
         Ok(document) => document,

@@ -300,7 +300,11 @@ impl ActiveCall {
             if event.is_last() {
                 // The server has answered, so it waits for no input any more.
                 self.open = OpenQuestions::default();
-                self.begin_step(CallStep::Interceptors);
+                let is_failure = matches!(event, Event::Answer(Err(_)));
+                // A call that was refused ends in the step that refused it.
+                if !is_failure || self.timer().is_some_and(|it| it.has_begun(CallStep::Server)) {
+                    self.begin_step(CallStep::Interceptors);
+                }
             }
             let is_own_notice = was_slow && self.slow.is_none();
             match &mut self.interception {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::call::{Call, Context, Failure, Question, ResultBody, ServerName};
-use crate::config::{GrantOwnership, NamingChoice, ServerConfig, forwarded_credentials};
+use crate::config::{GrantKind, GrantOwnership, NamingChoice, ServerConfig, forwarded_credentials};
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
@@ -141,7 +141,9 @@ pub(super) async fn explain_missing_login(
     let servers = snapshot.servers().map(|member| (member, &member.config.name));
     let servers = servers.filter(|(_, name)| may_have(name) && may_hear_of(name));
     for (member, server) in servers {
-        if call.context.by_operator && uses_client_credentials(&member.config) {
+        let is_withheld = call.context.by_operator && uses_client_credentials(&member.config);
+        // The tools of a server that has listed are known.
+        if is_withheld && member.server.list().is_none() {
             return Failure::CredentialsWithheld { server: server.clone() };
         }
         if let Some(missing) = member.server.login_failure(&call.context).await {
@@ -164,8 +166,12 @@ pub(super) fn withhold_credentials(call: &Call, config: &ServerConfig) -> Result
 
 /// Returns true if calls of a server use a login, a token or a credential header of their client.
 fn uses_client_credentials(config: &ServerConfig) -> bool {
-    let has_logins = config.oauth().is_some_and(|oauth| oauth.per == GrantOwnership::User);
-    has_logins || forwarded_credentials(config).next().is_some()
+    let uses_client = config.oauth().is_some_and(|oauth| {
+        let has_logins =
+            oauth.grant == GrantKind::AuthorizationCode && oauth.per == GrantOwnership::User;
+        has_logins || oauth.grant.exchanges_callers()
+    });
+    uses_client || forwarded_credentials(config).next().is_some()
 }
 
 /// Limit of links as questions for one call; after that, its client gets the link as text.

@@ -105,7 +105,12 @@ impl Gateway {
     }
 
     /// Counts a request of a known sender that is refused before it becomes a call.
-    fn count_refusal_of(&self, snapshot: &Snapshot, who: &Principal, failure: &Failure) {
+    pub(in crate::pipeline) fn count_refusal_of(
+        &self,
+        snapshot: &Snapshot,
+        who: &Principal,
+        failure: &Failure,
+    ) {
         let refused = record::count_refusal(&self.metrics, failure);
         if let Some(counts) = snapshot.client_counts(who) {
             counts.record_refusal(&refused);

@@ -163,23 +163,41 @@ impl Gateway {
     /// Records that a request was refused before it became a call. A request that cannot be
     /// recorded is counted by the metrics alone.
     pub fn audit_refusal(&self, request: &RefusedRequest<'_>, failure: &Failure) {
+        if !self.audit.is_on() {
+            return;
+        }
+        let notes = match request.sender {
+            Some(sender) => audit_notes(sender),
+            None => {
+                let credential = AuditCredential { kind: kind_of_refused(failure), id: None };
+                AuditNotes::new(credential, Arc::default())
+            }
+        };
+        let principal = request.sender.map(|sender| sender.principal().as_str());
+        self.audit_refusal_of((principal, &notes), request, failure);
+    }
+
+    /// Like [`Gateway::audit_refusal`], for a request of this principal with these notes.
+    pub(crate) fn audit_refusal_of(
+        &self,
+        who: (Option<&str>, &AuditNotes),
+        request: &RefusedRequest<'_>,
+        failure: &Failure,
+    ) {
         if !self.audit.is_on() || *failure == Failure::AuditUnavailable {
             return;
         }
+        let (principal, notes) = who;
         let wire = failure.wire();
-        let credential = match request.sender {
-            Some(sender) => describe_credential(sender),
-            None => AuditCredential { kind: kind_of_refused(failure), id: None },
-        };
         let session = request.session.map(session_digest);
         let method = request.method.as_ref();
         self.audit.record(&AuditRecord {
             kind: AuditKind::Request,
             id: None,
             parent: None,
-            principal: request.sender.map(|sender| sender.principal().as_str()),
-            credential: &credential,
-            actors: &request.sender.map(actors_of).unwrap_or_default(),
+            principal,
+            credential: notes.credential(),
+            actors: notes.actors(),
             address: request.address,
             profile: request.profile,
             method: method.map_or("", Method::as_str),

@@ -229,8 +229,8 @@ struct ListRequester<'a> {
 impl ListRequester<'_> {
     /// Returns true if a list is requested from the server.
     fn is_asked_for(self, kind: Kind) -> bool {
-        let by_operator = self.is_assuming && kind.capability().is_some();
-        let is_offered = by_operator || self.connection.peer().known_offers().offers_list(kind);
+        let is_assumed = self.is_assuming && kind.capability().is_some();
+        let is_offered = is_assumed || self.connection.peer().known_offers().offers_list(kind);
         is_offered && *self.kinds.get(kind)
     }
 

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_era_by_operator_for_a_day_after_its_probe() {
+    fn an_era_is_assumed_for_a_day_after_its_probe() {
         let probed = 1_000_000;
         let day = MAX_ERA_AGE.as_secs();
         let era = RememberedEra::new(EraChoice::Legacy, None);

@@ -1,7 +1,8 @@
 //! The last lines of the log in memory, and a live stream of new ones.
 //!
 //! A layer beside that of the lines, behind the same filter: it has the lines that the log has, and
-//! costs nothing for others. The access log is not among them, because it bypasses `tracing`.
+//! costs nothing for others. The access log is not among them, because it bypasses `tracing`, and of
+//! libraries there are no lines below `info`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -160,10 +161,17 @@ pub(super) struct LogTailLayer {
 
 impl<S: Subscriber> Layer<S> for LogTailLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        // Libraries log each frame at `debug`, also those of an answer with lines of the log.
+        if *metadata.level() > Level::INFO && !metadata.target().starts_with(OWN_TARGETS) {
+            return;
+        }
         self.tail.push(LogLine::read(event));
     }
 }
 
+/// Start of the targets of the gateway's own lines.
+const OWN_TARGETS: &str = "trunkline";
 /// Target of the lines that servers write to their standard error.
 const SERVER_TARGET: &str = "trunkline::server";
 /// Bounds of the lines of servers, and of all others.

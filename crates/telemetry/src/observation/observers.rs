@@ -63,12 +63,7 @@ impl CallObservers {
     /// Returns the timer of a call that starts now; `None` without an observation.
     #[cold]
     pub fn begin(&self, now: Instant) -> Option<Arc<CallTimer>> {
-        let mut lease = self.lease.lock();
-        if lease.until.is_some_and(|until| until <= now) && self.calls.observers() == 0 {
-            lease.until = None;
-            self.follow(&mut lease);
-        }
-        drop(lease);
+        self.end_lease(now);
         self.is_on().then(|| CallTimer::start(now))
     }
 
@@ -86,13 +81,13 @@ impl CallObservers {
         limit: usize,
         matches: impl Fn(&ObservedCall) -> bool,
     ) -> Vec<Arc<Numbered<ObservedCall>>> {
-        self.renew();
+        self.look(clock::real_now());
         self.calls.select(before, limit, matches)
     }
 
     /// Returns the call with this id. Calls are observed for some time from then on.
     pub fn find(&self, id: &str) -> Option<Arc<Numbered<ObservedCall>>> {
-        self.renew();
+        self.look(clock::real_now());
         self.calls.find(|call| call.id == id)
     }
 
@@ -105,15 +100,31 @@ impl CallObservers {
         limit: usize,
         matches: impl Fn(&ObservedCall) -> bool,
     ) -> Result<LiveCalls, TooManyObserversError> {
+        self.end_lease(clock::real_now());
         let live = Some(self.calls.observe(limit, matches)?);
-        self.renew();
+        self.renew(clock::real_now());
         Ok(LiveCalls { live, of: Arc::clone(self) })
     }
 
-    /// Renews the lease.
-    fn renew(&self) {
+    /// Drops the calls of a lease that is over, and begins another one.
+    fn look(&self, now: Instant) {
+        self.end_lease(now);
+        self.renew(now);
+    }
+
+    /// Ends a lease that is over, unless somebody observes.
+    fn end_lease(&self, now: Instant) {
         let mut lease = self.lease.lock();
-        lease.until = Some(clock::real_now() + OBSERVATION_LEASE);
+        if lease.until.is_some_and(|until| until <= now) && self.calls.observers() == 0 {
+            lease.until = None;
+            self.follow(&mut lease);
+        }
+    }
+
+    /// Renews the lease.
+    fn renew(&self, now: Instant) {
+        let mut lease = self.lease.lock();
+        lease.until = Some(now + OBSERVATION_LEASE);
         self.follow(&mut lease);
     }
 
@@ -143,7 +154,7 @@ impl Drop for LiveCalls {
     fn drop(&mut self) {
         self.live = None;
         // The calls that were observed can be looked at for some more time.
-        self.of.renew();
+        self.of.renew(clock::real_now());
     }
 }
 
@@ -182,6 +193,18 @@ mod tests {
         let late = now + OBSERVATION_LEASE + Duration::from_secs(5);
         assert!(observers.begin(late).is_none());
         assert!(!observers.is_on() && ids(&observers).is_empty());
+    }
+
+    #[test]
+    fn a_look_after_the_minute_drops_the_calls_of_before() {
+        let observers = CallObservers::default();
+        let now = clock::real_now();
+        observers.look(now);
+        observers.add(call("a"));
+        observers.look(now + OBSERVATION_LEASE - Duration::from_secs(1));
+        assert_eq!(ids(&observers), ["a"]);
+        observers.look(now + OBSERVATION_LEASE * 2);
+        assert!(ids(&observers).is_empty() && observers.is_on());
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl CallTimer {
         }
     }
 
+    /// Returns true if a step has begun.
+    pub fn has_begun(&self, step: CallStep) -> bool {
+        self.0.lock().iter().any(|(begun, _)| *begun == step)
+    }
+
     /// Returns the steps of a call that ends now.
     pub fn finish(&self, now: Instant) -> Vec<TimedStep> {
         let marks = self.0.lock();

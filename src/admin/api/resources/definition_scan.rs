@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 
 use super::tools::{UnlistedServer, unlisted_servers};
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
@@ -98,6 +97,6 @@ fn scanned_whole(mut config: Config) -> Config {
 /// Scans the definitions of the running gateway.
 pub(crate) async fn scan_definitions(request: EndpointRequest) -> EndpointAnswer {
     let snapshot = request.report.gateway.snapshots.load_full();
-    let scanned = spawn_blocking(move || ScanReport::of(&snapshot)).await;
+    let scanned = request.report.evaluations.evaluate(move || ScanReport::of(&snapshot)).await;
     answer(&scanned.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
 }

@@ -5,20 +5,33 @@ use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::config::AdminRole;
 use crate::pipeline::{CallingOperator, OperatorCall, OperatorCallError};
 
-/// Makes a call, and answers with its result. A client that disconnects cancels it.
-pub(crate) async fn make_call(request: EndpointRequest) -> EndpointAnswer {
+/// Makes a call, and answers with its result. The end of the operator's connection, or of its access,
+/// cancels the call.
+pub(crate) async fn make_call(mut request: EndpointRequest) -> EndpointAnswer {
     let call: OperatorCall = request.read_body()?;
-    let sender = &request.operator;
     if call.r#as.is_some() {
-        sender.require(AdminRole::Admin)?;
+        request.operator.require(AdminRole::Admin)?;
+        request.least = AdminRole::Admin;
     }
+    let mut access = request.watch_access();
+    let sender = &request.operator;
     let operator = CallingOperator {
         name: sender.actor.to_string(),
         address: sender.address,
         credential: sender.credential().cloned(),
     };
-    let made = request.report.gateway.call_for_operator(&operator, &call).await;
+    let made = tokio::select! {
+        biased;
+        made = request.report.gateway.call_for_operator(&operator, &call) => made,
+        () = access.revoked() => return Err(lost_access(&operator)),
+    };
     answer(&made.map_err(|error| problem(&error))?)
+}
+
+fn lost_access(operator: &CallingOperator) -> ApiProblem {
+    let name = &operator.name;
+    let detail = format!("{name} has lost its access during the call, which is cancelled");
+    ApiProblem::new(ProblemCode::RoleNeeded, detail)
 }
 
 fn problem(error: &OperatorCallError) -> ApiProblem {

@@ -2,11 +2,9 @@
 //! `trunkline report`, also of a gateway that they start themselves.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
@@ -157,8 +155,8 @@ pub(crate) async fn list_tools(request: EndpointRequest) -> EndpointAnswer {
         Some(name) => Some(find_profile(&snapshot, name)?),
         None => None,
     };
-    let listed = spawn_blocking(move || ToolListing::of(&Arc::clone(&snapshot), only.as_ref()));
-    let listed = listed.await;
+    let turns = &request.report.evaluations;
+    let listed = turns.evaluate(move || ToolListing::of(&snapshot, only.as_ref())).await;
     answer(&listed.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
 }
 

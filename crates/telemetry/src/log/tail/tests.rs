@@ -28,6 +28,18 @@ fn a_line_has_its_level_subject_sentence_and_fields() {
 }
 
 #[test]
+fn lines_of_libraries_below_info_are_left_out() {
+    let lines = tailed(|| {
+        tracing::debug!(target: "h2::codec::framed_write", "a frame of the live lines");
+        tracing::trace!(target: "hyper::proto", "a read");
+        tracing::info!(target: "h2::client", "a remark");
+        tracing::debug!(target: "trunkline::upstream", "an own line");
+    });
+    let texts: Vec<_> = lines.iter().map(|line| &*line.text).collect();
+    assert_eq!(texts, ["an own line", "a remark"]);
+}
+
+#[test]
 fn a_noisy_server_displaces_only_lines_of_servers_within_bounds() {
     let text = "x".repeat(100_000);
     let lines = tailed(|| {
