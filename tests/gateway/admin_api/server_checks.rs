@@ -75,8 +75,7 @@ async fn a_server_declares_capabilities_in_its_state() {
 async fn a_test_starts_a_server_apart_from_the_running_one() {
     for kind in every_kind().await {
         let gateway = Gateway::with("s", &kind.lines).start().await;
-        let client = gateway.modern();
-        let (tools, before) = (client.tool_names().await, gateway.server("s").await);
+        let before = gateway.server("s").await;
         // The second one lists other tools, which clients do not see.
         kind.upstream.set_tools([tool("echo").to_string(), tool("new").to_string()]);
         let report = test(&gateway, "", &json!({})).await;
@@ -91,7 +90,6 @@ async fn a_test_starts_a_server_apart_from_the_running_one() {
         for member in ["pid", "since", "restarts", "instance_count", "tools"] {
             assert_eq!(after[member], before[member], "{} {member}", kind.name);
         }
-        assert_eq!(client.tool_names().await, tools, "{}", kind.name);
     }
 }
 
