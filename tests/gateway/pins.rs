@@ -309,6 +309,31 @@ async fn a_rejected_change_stays_held_and_is_not_reported_until_it_changes_again
 }
 
 #[tokio::test]
+async fn a_rejected_form_is_held_also_where_changes_are_only_reported() {
+    let upstream = server().await;
+    // The default settings.
+    let gateway =
+        Gateway::with("s", upstream.http()).gateway("state_dir = \"state\"").start().await;
+    let client = gateway.modern();
+    waits_for(&client, &["s__add"]).await;
+    changes_to(&upstream, &gateway, &[described("add", "Worse.")], 1).await;
+    assert_eq!(client.tool_names().await, ["s__add"], "it is reported only");
+    let waits = |shown: &str| shown.contains("s: tool add: changed");
+    within(async { while !waits(&printed(&pin(gateway.folder(), &["diff"]).await)) {} }).await;
+    let rejected = pin(gateway.folder(), &["reject", "s", "add"]).await;
+    assert_eq!(printed(&rejected), "rejected: tool add\n", "{rejected:?}");
+    waits_for(&client, &[]).await;
+    assert!(is_unknown_or_gone(&client.call("s__add", json!({})).await));
+    let definitions = gateway.server("s").await["definitions"].clone();
+    assert_eq!((&definitions["held"], &definitions["rejected"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        printed(&pin(gateway.folder(), &["approve", "s", "add"]).await),
+        "approved: tool add\n"
+    );
+    waits_for(&client, &["s__add"]).await;
+}
+
+#[tokio::test]
 async fn a_decision_is_in_the_audit_log_also_if_no_gateway_runs() {
     let upstream = server().await;
     let audit = "[audit]\nfile = \"audit.jsonl\"\nchain = true\n";

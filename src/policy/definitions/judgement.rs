@@ -30,6 +30,8 @@ pub enum ScreenReason {
     NoBaseline,
     /// A scan has findings.
     Scan(ScanFindings),
+    /// An operator has rejected it.
+    Rejected,
 }
 
 impl fmt::Display for ScreenReason {
@@ -40,6 +42,7 @@ impl fmt::Display for ScreenReason {
             Self::Unapproved => f.write_str("not approved"),
             Self::NoBaseline => f.write_str("the baseline cannot be used"),
             Self::Scan(findings) => fmt::Display::fmt(findings, f),
+            Self::Rejected => f.write_str("rejected"),
         }
     }
 }
@@ -72,7 +75,9 @@ pub(super) fn judge(
         PinsChoice::Off => None,
         PinsChoice::Warn | PinsChoice::Hold => compare_form(settings, baseline, one),
     };
-    let mut held = reason.is_some() && settings.pins == PinsChoice::Hold;
+    // A rejected form is held also where others are only reported.
+    let rejected = is_rejected(baseline, one);
+    let mut held = rejected || (reason.is_some() && settings.pins == PinsChoice::Hold);
     let mut reasons: Vec<_> = reason.into_iter().collect();
     if settings.scan != ScanChoice::Off && !is_approved(baseline, one) {
         let findings = scan_form(one, is_confusable);
@@ -80,10 +85,12 @@ pub(super) fn judge(
         reasons.extend((!findings.rules().is_empty()).then_some(ScreenReason::Scan(findings)));
     }
     if reasons.is_empty() {
+        reasons.extend(rejected.then_some(ScreenReason::Rejected));
+    }
+    if reasons.is_empty() {
         return None;
     }
     let (kind, native, digest) = (one.kind, one.native.clone(), one.digest());
-    let rejected = held && is_rejected(baseline, one);
     Some(ScreenedDefinition { kind, native, digest, held, rejected, reasons })
 }
 
