@@ -99,7 +99,7 @@ pub use sections::transforms::{
     ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
     ToolArguments, TransformSettings, ValuePath, WhenLarger,
 };
-pub use source::command_output::{CommandFault, renew_outputs};
+pub use source::command_output::{CommandFault, renew_outputs, retain_outputs};
 #[cfg(feature = "embedding-models")]
 pub use source::embedding_model::{EmbeddingModel, EmbeddingModelFault};
 pub use source::secret::{Secret, sensitive_headers};

@@ -124,6 +124,9 @@ pub trait ReloadControl: Send + Sync {
     /// Returns the state of the file on disk.
     async fn inspect_file(&self) -> FileOnDisk;
 
+    /// Returns true if versions of the configuration are kept.
+    fn keeps_versions(&self) -> bool;
+
     /// Returns the versions that were applied, the newest first.
     ///
     /// # Errors

@@ -418,7 +418,7 @@ async fn note_start(report: &StatusReport, path: &Path, expiries: Vec<Expiry>) {
     report.loaded(path, loaded_file(source.as_ref(), expiries, actor.clone()));
     let Some(source) = source else { return };
     let text = AppliedText { source, actor, summary: "the gateway has started".to_owned() };
-    keep_version(&report.configured(), path, text).await;
+    keep_version(report.configured().gateway.state_dir.folder(), path, text).await;
 }
 
 /// Initializes the cipher library's random number generator, which takes 20 ms once, so that

@@ -8,7 +8,7 @@ pub(super) mod history;
 mod loading;
 mod planned;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,9 @@ use crate::admin::{ConfigActor, LoadedFile, StatusReport, key_expiries, wall_tim
 use crate::child::Guardian;
 use crate::cli::{CommonArgs, OPEN_GATEWAY_WARNING};
 use crate::codec::file::FileReader;
-use crate::config::{ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs};
+use crate::config::{
+    ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs, retain_outputs,
+};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::snapshot::find_losses;
@@ -50,6 +52,8 @@ pub struct Reloader {
     guardian: Guardian,
     doors: Doors,
     environment: Arc<dyn Environment + Send + Sync>,
+    /// The folder of the start; reloads do not change it.
+    state_folder: Option<PathBuf>,
     pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
     /// The last plan, until it is applied.
@@ -65,8 +69,10 @@ pub struct Reloader {
 impl Running {
     /// Returns the reloader of this gateway, with the process's log if it has one.
     pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
+        let running = Arc::clone(&self.gateway.snapshots.load().config);
         Reloader {
             common,
+            state_folder: running.gateway.state_dir.folder().map(Path::to_path_buf),
             gateway: Arc::clone(&self.gateway),
             report: Arc::clone(&self.report),
             clients: self.clients.clone(),
@@ -349,6 +355,7 @@ impl Reloader {
         self.gateway.calls.set_recent(config.admin.recent);
         let changes = ReloadChanges::between(&running, &config).describe();
         let plan = self.gateway.snapshots.apply(config).await;
+        retain_outputs(&self.gateway.snapshots.load().config.commands);
         self.publish(listeners, file);
         self.keep_applied(source, cause, changes.clone()).await;
         tracing::info!(
@@ -399,9 +406,8 @@ impl Reloader {
 
     /// Adds an applied text to the stored versions.
     async fn keep_applied(&self, source: ConfigSource, cause: &ReloadCause, summary: String) {
-        let config = Arc::clone(&self.gateway.snapshots.load().config);
         let text = AppliedText { source, actor: cause.actor(), summary };
-        keep_version(&config, &self.common.config.path, text).await;
+        keep_version(self.state_folder.as_deref(), &self.common.config.path, text).await;
     }
 
     fn publish(&self, listeners: settings::Listeners, file: LoadedFile) {

@@ -144,3 +144,60 @@ async fn a_text_that_is_rejected_after_all_is_removed_from_the_file() {
     assert!(said["faults"][0].as_str().unwrap().contains("audit.file"), "{said}");
     assert_eq!(file_of(&gateway), before);
 }
+
+#[tokio::test]
+async fn an_edit_by_hand_after_the_plan_is_not_overwritten() {
+    let gateway = keeping().start().await;
+    let before = file_of(&gateway);
+    let text = format!("{before}[profiles.few]\ntools = []\n");
+    let path = gateway.folder().join("gateway.toml");
+    let digest = plan(&gateway, json!({ "text": text })).await;
+    let edited = format!("{before}# by hand\n");
+    std::fs::write(&path, &edited).unwrap();
+    let body = json!({ "text": text, "digest": digest });
+    let said = post(&gateway, "/configuration/apply", &body).await;
+    assert_eq!(code(&said, 409), "plan_outdated");
+    assert_eq!(file_of(&gateway), edited);
+    // A plan of what is there now is applied.
+    let digest = plan(&gateway, json!({ "text": text })).await;
+    let body = json!({ "text": text, "digest": digest });
+    let said = post(&gateway, "/configuration/apply", &body).await;
+    assert_eq!((said.status, &said.json()["outcome"]), (200, &json!("applied")), "{said:?}");
+    assert_eq!(file_of(&gateway), text);
+}
+
+#[tokio::test]
+async fn a_rollback_restores_each_byte_and_uses_the_present_output_of_its_commands() {
+    let gateway = keeping().start().await;
+    let plain = file_of(&gateway);
+    let secret = gateway.folder().join("secret");
+    std::fs::write(&secret, "old-output").unwrap();
+    let server = "[servers.off]\nurl = \"http://127.0.0.1:1/\"\nstart = \"lazy\"\n";
+    let header = format!("headers = {{ X-Key = \"${{command:cat {}}}\" }}\n", secret.display());
+    let windows = format!("\u{feff}{plain}{server}{header}").replace('\n', "\r\n");
+    assert_eq!(gateway.reload_text(&windows).await, ReloadOutcome::Applied);
+    assert_eq!(gateway.reload_text(&plain).await, ReloadOutcome::Applied);
+    std::fs::write(&secret, "new-output").unwrap();
+    let digest = plan(&gateway, json!({ "version": 2 })).await;
+    let said = post(&gateway, "/configuration/rollback/2", &json!({ "digest": digest })).await;
+    assert_eq!((said.status, &said.json()["outcome"]), (200, &json!("applied")), "{said:?}");
+    assert_eq!(file_of(&gateway), windows);
+    let config = gateway.running.gateway.snapshots.load().config.clone();
+    let server = &config.servers[0];
+    assert_eq!(server.secrets.hide_in("the new-output one"), "the *** one", "the present output");
+}
+
+#[tokio::test]
+async fn a_reload_does_not_move_the_versions() {
+    let gateway = keeping().start().await;
+    let first = file_of(&gateway);
+    for dir in ["\"off\"", "\"elsewhere\""] {
+        let text = first.replace("\"state\"", dir);
+        assert_ne!(text, first);
+        assert_eq!(gateway.reload_text(&text).await, ReloadOutcome::Applied, "{dir}");
+    }
+    assert_eq!(get(&gateway, "/configuration").await["keeps_versions"], true);
+    let versions = get(&gateway, "/configuration/history").await["versions"].clone();
+    assert_eq!(versions.as_array().unwrap().len(), 3, "{versions}");
+    assert!(!gateway.folder().join("elsewhere").exists());
+}

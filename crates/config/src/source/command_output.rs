@@ -1,9 +1,9 @@
 //! `${command:PROGRAM ARG…}`: a program's output, such as a secret of a password manager.
 //!
 //! A program runs once, and its output is kept: reading the configuration again does not run it
-//! again. [`renew_outputs`] does.
+//! again. [`renew_outputs`] does, and [`retain_outputs`] forgets those of other commands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -92,6 +92,11 @@ pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
         }
     }
     has_changed
+}
+
+/// Forgets the outputs of all commands but these.
+pub fn retain_outputs(lines: &BTreeSet<String>) {
+    COMMAND_OUTPUTS.lock().retain(|line, _| lines.contains(line));
 }
 
 /// The program of a command line, for logs: its arguments may be secret.
@@ -197,9 +202,14 @@ mod tests {
         assert_eq!(output_of(&line).unwrap().trim(), "1");
         assert!(renew_outputs(&lines));
         assert_eq!(output_of(&line).unwrap().trim(), "2");
+        // Commands that are no longer in force are run again.
+        retain_outputs(&lines.iter().cloned().collect());
+        assert_eq!(output_of(&line).unwrap().trim(), "2");
+        retain_outputs(&BTreeSet::new());
+        assert_eq!(output_of(&line).unwrap().trim(), "3");
         std::fs::remove_file(&script).unwrap();
         assert!(!renew_outputs(&lines), "one that fails changes nothing");
-        assert_eq!(output_of(&line).unwrap().trim(), "2");
+        assert_eq!(output_of(&line).unwrap().trim(), "3");
     }
 
     #[test]

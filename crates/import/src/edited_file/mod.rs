@@ -153,6 +153,18 @@ impl EditedFile {
         self.before.is_some()
     }
 
+    /// Checks that the file had this SHA-256 in hexadecimal when it was read, or did not exist.
+    ///
+    /// # Errors
+    /// [`EditedFileError::Changed`].
+    pub(crate) fn check_digest(&self, expected: Option<&str>) -> Result<(), EditedFileError> {
+        let found = self.before.as_deref().map(|before| HEXLOWER.encode(&sha256(before)));
+        if found.as_deref() != expected {
+            return Err(EditedFileError::Changed { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
     /// Returns the beginning of the hash of a change, computed from the current and the new
     /// content.
     pub fn hash_change(&self, after: &str) -> String {
@@ -195,17 +207,29 @@ impl EditedFile {
         after: &str,
         rules: &WriteRules<'_>,
     ) -> Result<WriteOutcome, EditedFileError> {
-        let (before, after) = (self.before.as_deref(), self.encode(after));
-        let backup = backup::keep_backup(&self.path, before, &after, rules)?;
-        match replace_file(&self.path, before, &after, rules.mode) {
+        self.write_bytes(&self.encode(after), rules)
+    }
+
+    /// Replaces the file by exactly these bytes, and keeps the previous version.
+    ///
+    /// # Errors
+    /// [`EditedFileError`].
+    pub(crate) fn write_bytes(
+        &self,
+        after: &[u8],
+        rules: &WriteRules<'_>,
+    ) -> Result<WriteOutcome, EditedFileError> {
+        let before = self.before.as_deref();
+        let backup = backup::keep_backup(&self.path, before, after, rules)?;
+        match replace_file(&self.path, before, after, rules.mode) {
             Ok(restricted) => {
-                backup::prune_backups(&self.path, &after, rules.max_backups);
+                backup::prune_backups(&self.path, after, rules.max_backups);
                 Ok(WriteOutcome { backup, restricted })
             }
             Err(error) => {
                 // A backup of a write that failed is only another copy of the file, but the write
                 // itself succeeded if only the sync of the folder failed.
-                if check_unchanged(&self.path, Some(&after)).is_err() {
+                if check_unchanged(&self.path, Some(after)).is_err() {
                     backup::discard_backup(&backup);
                 }
                 Err(error)

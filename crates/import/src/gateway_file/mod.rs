@@ -281,15 +281,22 @@ impl GatewayFile {
     }
 }
 
-/// Replaces the text of a configuration file, and keeps the previous version. The caller has checked
-/// the text. The previous one need not be valid.
+/// Replaces a configuration file by exactly this text, and keeps the previous version. The caller has
+/// checked the text. The previous one need not be valid, but has this digest; `None` if there is no
+/// file.
 ///
 /// # Errors
-/// [`EditedFileError`].
-pub fn replace_gateway_text(path: &Path, text: &str) -> Result<WriteOutcome, EditedFileError> {
+/// [`EditedFileError`]; [`EditedFileError::Changed`] for another digest.
+pub fn replace_gateway_text(
+    path: &Path,
+    digest: Option<&str>,
+    text: &str,
+) -> Result<WriteOutcome, EditedFileError> {
     let file = EditedFile::open(path, ConfigSource::MAX_LEN)?;
+    file.check_digest(digest)?;
     let max_backups = MAX_GATEWAY_BACKUPS;
-    file.write_with(text, &WriteRules { mode: FileMode::Kept, max_backups, created: &[] })
+    let rules = WriteRules { mode: FileMode::Kept, max_backups, created: &[] };
+    file.write_bytes(text.as_bytes(), &rules)
 }
 
 /// Maximum number of previous versions of the configuration that are kept.
@@ -399,6 +406,25 @@ mod tests {
         let (_folder, mut file) = open("[log]\nlevel = \"info\"");
         file.add_comment("#x");
         assert_eq!(file.text(), "[log]\nlevel = \"info\"\n\n#x\n");
+    }
+
+    #[test]
+    fn a_replaced_text_keeps_its_own_bytes_and_replaces_the_known_file_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        let digest = || ConfigSource::open(&path).ok().map(|source| source.digest());
+        let versions = ["a = 1\r\nb = 2\r\n", "\u{feff}a = 1\n", "\u{feff}a = 2\r\n", "a = 3\n"];
+        for text in versions.into_iter().chain(versions) {
+            replace_gateway_text(&path, digest().as_deref(), text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        let known = digest();
+        std::fs::write(&path, "# by hand\n").unwrap();
+        for digest in [known.as_deref(), None] {
+            let error = replace_gateway_text(&path, digest, "a = 4\n").unwrap_err();
+            assert!(matches!(error, EditedFileError::Changed { .. }), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# by hand\n");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) async fn show_configuration(request: EndpointRequest) -> EndpointAnsw
         file: control.inspect_file().await,
         refused: last_reload.clone().filter(is_refused),
         last_reload,
-        keeps_versions: report.configured().gateway.state_dir.folder().is_some(),
+        keeps_versions: control.keeps_versions(),
     })
 }
 

@@ -3,8 +3,6 @@
 //! A text is applied only by the digest of its plan. The file is written and applied in one turn, so
 //! that the watcher finds it in force; a text that is rejected all the same is removed again.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
@@ -48,13 +46,15 @@ impl ReloadControl for Reloader {
     }
 
     async fn inspect_file(&self) -> FileOnDisk {
-        let path = self.common.config.path.clone();
         let running = self.report.loaded_digest();
-        let digest = self.reader.run(move || ConfigSource::open(&path).map(|it| it.digest())).await;
-        let digest = digest.ok().and_then(Result::ok);
+        let digest = self.disk_digest().await;
         let differs = digest.as_ref() != Some(&running);
         let read = if differs { self.read_text(None).await.map(drop) } else { Ok(()) };
         FileOnDisk { digest, differs, faults: read.err().unwrap_or_default() }
+    }
+
+    fn keeps_versions(&self) -> bool {
+        self.state_folder.is_some()
     }
 
     async fn versions(&self) -> Result<Vec<ConfigVersion>, VersionError> {
@@ -92,9 +92,8 @@ impl Reloader {
         &self,
         read: impl FnOnce(&ConfigHistory) -> Result<T, VersionError> + Send + 'static,
     ) -> Result<T, VersionError> {
-        let config = Arc::clone(&self.gateway.snapshots.load().config);
-        let path = self.common.config.path.clone();
-        let reading = spawn_blocking(move || read(&ConfigHistory::open(&config, &path)?));
+        let (folder, path) = (self.state_folder.clone(), self.common.config.path.clone());
+        let reading = spawn_blocking(move || read(&ConfigHistory::open(folder.as_deref(), &path)?));
         reading.await.unwrap_or_else(|error| Err(VersionError::System(error.into())))
     }
 
@@ -116,7 +115,11 @@ impl Reloader {
         if !is_planned {
             return Err(PlanError::Outdated.into());
         }
-        let written = self.write_file(text).await?;
+        let written = match self.write_file(planned.replaces(), text).await {
+            // An edit by hand since the plan is not overwritten.
+            Err(EditedFileError::Changed { .. }) => return Err(PlanError::Outdated.into()),
+            written => written?,
+        };
         let report = self.reload_in_turn(&ReloadCause::Plan(Box::new(planned), actor)).await;
         let is_applied = report.as_ref().is_some_and(|report| {
             matches!(report.outcome, ReloadOutcome::Applied | ReloadOutcome::Unchanged)
@@ -129,9 +132,14 @@ impl Reloader {
         Ok(applied(report.ok_or(PlanError::Outdated)?, Some(backup)))
     }
 
-    async fn write_file(&self, text: String) -> Result<WriteOutcome, EditedFileError> {
+    async fn write_file(
+        &self,
+        replaces: Option<String>,
+        text: String,
+    ) -> Result<WriteOutcome, EditedFileError> {
         let path = self.common.config.path.clone();
-        let writing = spawn_blocking(move || replace_gateway_text(&path, &text));
+        let writing =
+            spawn_blocking(move || replace_gateway_text(&path, replaces.as_deref(), &text));
         let path = || self.common.config.path.clone();
         let failed = |source: std::io::Error| EditedFileError::Write { path: path(), source };
         writing.await.unwrap_or_else(|error| Err(failed(error.into())))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::{ConfigActor, ConfigVersion, VersionError};
 use crate::codec::own_folder::{OwnFolder, place_of};
-use crate::config::{Config, ConfigSource};
+use crate::config::ConfigSource;
 use crate::text::error_chain;
 
 /// The stored versions of one configuration file.
@@ -43,12 +43,13 @@ pub(crate) struct AppliedText {
 }
 
 impl ConfigHistory {
-    /// Opens the versions of a configuration file.
+    /// Opens the versions of a configuration file in the state folder that the gateway has used since
+    /// its start.
     ///
     /// # Errors
     /// [`VersionError`].
-    pub(crate) fn open(config: &Config, path: &Path) -> Result<Self, VersionError> {
-        let folder = config.gateway.state_dir.folder().ok_or(VersionError::NoStateDir)?;
+    pub(crate) fn open(folder: Option<&Path>, path: &Path) -> Result<Self, VersionError> {
+        let folder = folder.ok_or(VersionError::NoStateDir)?;
         let prefix = format!("{}{VERSION_WORD}", place_of(path)?);
         Ok(Self { folder: OwnFolder::open(folder)?, prefix })
     }
@@ -115,13 +116,13 @@ impl ConfigHistory {
     }
 }
 
-/// Adds a text to the versions of a configuration that keeps them, on a blocking thread. A fault is
-/// reported in the log: the configuration is in force in any case.
-pub(crate) async fn keep_version(config: &Config, path: &Path, text: AppliedText) {
-    if config.gateway.state_dir.folder().is_none() {
+/// Adds a text to the versions of a configuration, if there is a folder for them, on a blocking
+/// thread. A fault is reported in the log: the configuration is in force in any case.
+pub(crate) async fn keep_version(folder: Option<&Path>, path: &Path, text: AppliedText) {
+    if folder.is_none() {
         return;
     }
-    let opened = ConfigHistory::open(config, path);
+    let opened = ConfigHistory::open(folder, path);
     let kept = tokio::task::spawn_blocking(move || opened.and_then(|history| history.keep(text)));
     if let Ok(Err(error)) = kept.await {
         tracing::warn!("a version of the configuration is not kept: {}", error_chain(&error));

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use crate::admin::{ConfigActor, ConfigPlan, PlanError, wall_time};
 use crate::cli::audit::records::{audit_files, read_records};
 use crate::cli::preview::configuration::find_hidden_value;
-use crate::config::{Config, ConfigSource};
+use crate::config::{Config, ConfigSource, retain_outputs};
 use crate::crypto::sha256;
 use crate::snapshot::{CallReplay, RecordedCall, ReplayReport, Snapshot};
 use crate::telemetry::metrics::ReloadOutcome;
@@ -32,6 +32,8 @@ pub(super) struct PlannedConfig {
     /// The number of the configuration that it was compared with.
     generation: u64,
     config: Config,
+    /// The digest of the file that a text replaces; `None` if it could not be read.
+    replaces: Option<String>,
 }
 
 impl Reloader {
@@ -43,6 +45,9 @@ impl Reloader {
 
     /// Returns the consequences of a text, or of the file.
     pub(super) async fn plan_text(&self, text: Option<String>, days: u16) -> ConfigPlan {
+        let replaces = if text.is_some() { self.disk_digest().await } else { None };
+        // Outputs of other commands than the running ones may be those of long ago.
+        retain_outputs(&self.gateway.snapshots.load().config.commands);
         let loaded = match self.read_text(text).await {
             Ok(loaded) => loaded,
             Err(faults) => return faulty(faults),
@@ -60,7 +65,7 @@ impl Reloader {
         };
         plan.digest = Some(digest.clone());
         plan.is_running_text = is_running;
-        *self.planned.lock() = Some(PlannedConfig { digest, generation, config });
+        *self.planned.lock() = Some(PlannedConfig { digest, generation, config, replaces });
         plan
     }
 
@@ -86,6 +91,13 @@ impl Reloader {
     pub(super) fn take_plan(&self, digest: &str) -> Result<PlannedConfig, PlanError> {
         let planned = self.planned.lock().take_if(|planned| planned.digest == digest);
         planned.ok_or_else(|| PlanError::Unknown { digest: digest.to_owned() })
+    }
+
+    /// Returns the digest of the file on disk; `None` if it cannot be read.
+    pub(super) async fn disk_digest(&self) -> Option<String> {
+        let path = self.common.config.path.clone();
+        let digest = self.reader.run(move || ConfigSource::open(&path).map(|it| it.digest())).await;
+        digest.ok().and_then(Result::ok)
     }
 
     /// Reads a text, or the file, as a reload would, without an effect.
@@ -117,6 +129,11 @@ impl Running {
 }
 
 impl PlannedConfig {
+    /// Returns the digest of the file that the text replaces.
+    pub(super) fn replaces(&self) -> Option<String> {
+        self.replaces.clone()
+    }
+
     /// Returns true if a text is the planned one.
     pub(super) fn is_of(&self, source: &ConfigSource) -> bool {
         plan_digest(source, self.generation) == self.digest
