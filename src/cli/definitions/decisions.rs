@@ -37,6 +37,17 @@ pub(crate) struct PinFiles<'a> {
     pub(crate) folder: &'a BaselineFolder,
 }
 
+/// Reasons that a decision is not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecisionError {
+    /// A baseline cannot be read or written.
+    #[error(transparent)]
+    Baseline(#[from] BaselineError),
+    /// The running gateway refuses it, or does not answer.
+    #[error(transparent)]
+    Gateway(#[from] RunningGatewayError),
+}
+
 /// Definitions by kind and name.
 type DecidedNames = Vec<(DefinitionKind, String)>;
 
@@ -61,13 +72,13 @@ impl PinFiles<'_> {
     /// their kinds and names.
     ///
     /// # Errors
-    /// [`BaselineError`].
+    /// [`DecisionError`].
     pub(crate) fn record_decision(
         self,
         decision: PinDecision,
         server: &ServerName,
         names: &[String],
-    ) -> Result<DecidedNames, BaselineError> {
+    ) -> Result<DecidedNames, DecisionError> {
         let (digests, waiting) = find_pending(&self.folder.read(server)?, names, decision);
         if digests.is_empty() {
             return Ok(Vec::new());
@@ -76,24 +87,29 @@ impl PinFiles<'_> {
         let body = Some(json!({ "sha256": digests }).to_string());
         let request = GatewayRequest { method: Method::POST, path: &path, body };
         let outcome = GatewayOption::of_config(self.path.to_owned()).request(&request);
-        let is_running = match outcome {
+        match outcome {
             Ok(_) => return Ok(waiting),
-            Err(RunningGatewayError::NotRunning { .. }) => false,
-            // A gateway without a folder of its own, or of another version.
-            Err(_) => true,
-        };
+            Err(error) if !has_no_gateway(&error) => return Err(error.into()),
+            Err(_) => {}
+        }
         let decided = match decision {
             PinDecision::Approve => self.folder.approve_forms(server, &digests)?,
             PinDecision::Reject => self.folder.reject_forms(server, &digests)?,
         };
-        if is_running {
-            print_error(
-                "the decision is not in the audit log: the running gateway has not made it",
-            );
-        } else if let Some(reason) = record_change(self.config, &path) {
+        if let Some(reason) = record_change(self.config, &path) {
             print_error(&format!("the decision is not in the audit log: {reason}"));
         }
         Ok(decided)
+    }
+}
+
+/// Returns true if no gateway can make the decision: none runs, none has a socket, or the one that
+/// runs keeps its baselines elsewhere. Others have to make it themselves, so that they record it.
+fn has_no_gateway(error: &RunningGatewayError) -> bool {
+    match error {
+        RunningGatewayError::NotRunning { .. } | RunningGatewayError::NoSocket { .. } => true,
+        RunningGatewayError::Refused { code, .. } => code == STATE_DIR_NEEDED,
+        _ => false,
     }
 }
 
@@ -142,5 +158,35 @@ fn record_change(config: &Config, path: &str) -> Option<String> {
     fault
 }
 
+/// The code of a gateway without a folder for its baselines.
+const STATE_DIR_NEEDED: &str = "state_dir_needed";
 /// Time limit for opening the log, and for writing the record.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_that_a_running_gateway_refuses_is_not_made_beside_it() {
+        let refused = |code: &str| RunningGatewayError::Refused {
+            status: StatusCode::CONFLICT,
+            code: code.to_owned(),
+            detail: String::new(),
+        };
+        let config = || "gateway.toml".into();
+        let (place, reason) = ("a".to_owned(), "b".to_owned());
+        for (error, has_none) in [
+            (RunningGatewayError::NotRunning { config: config(), attempts: Vec::new() }, true),
+            (RunningGatewayError::NoSocket { config: config() }, true),
+            (refused("state_dir_needed"), true),
+            (refused("not_pending"), false),
+            (refused("internal"), false),
+            (RunningGatewayError::Unreachable { place, reason }, false),
+        ] {
+            assert_eq!(has_no_gateway(&error), has_none, "{error}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use trunkline_import::unified_diff;
 
 use crate::call::ServerName;
 use crate::catalog::{DefinitionDigest, DefinitionKind};
+use crate::cli::running::report_unanswered;
 use crate::cli::stdio::cache_folder;
 use crate::cli::{
     CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable,
@@ -21,7 +22,7 @@ use crate::cli::{
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
 
-use super::decisions::{PinDecision, PinFiles};
+use super::decisions::{DecisionError, PinDecision, PinFiles};
 
 /// Compare and approve the definitions of servers
 #[derive(Debug, Args)]
@@ -145,7 +146,8 @@ fn decide(pins: PinFiles<'_>, decision: PinDecision, server: &str, names: &[Stri
     };
     let decided = match pins.record_decision(decision, &server, names) {
         Ok(decided) => decided,
-        Err(error) => return report_error(&error),
+        Err(DecisionError::Baseline(error)) => return report_error(&error),
+        Err(DecisionError::Gateway(error)) => return report_unanswered(&error),
     };
     let missing = names.iter().filter(|name| decided.iter().all(|(_, found)| found != *name));
     let missing: Vec<_> = missing.map(String::as_str).collect();

@@ -265,7 +265,9 @@ impl BaselineRecord {
         let rejected = pinned.pending.iter().any(|form| is_same(form) && form.rejected);
         pinned.pending.retain(|form| !is_same(form));
         if pinned.pending.len() >= MAX_PENDING_FORMS {
-            pinned.pending.remove(0);
+            // Rejections stay as long as possible: others are asked for again.
+            let oldest = pinned.pending.iter().position(|form| !form.rejected).unwrap_or(0);
+            pinned.pending.remove(oldest);
         }
         let (sha256, definition) = (key.sha256, key.definition);
         pinned.pending.push(PendingForm { sha256, reasons, definition, rejected });
