@@ -133,7 +133,7 @@ fn disabled_finding(server: &ServerStatus, disabled: &DisabledStatus) -> Finding
     let until = if *survives_restart {
         ""
     } else {
-        ", until the gateway restarts: gateway.state_dir is not set"
+        ", until the gateway restarts: gateway.state_dir is not set, or cannot be written"
     };
     let text = format!("it is disabled by {by} since {at:.0}{until}");
     let cure = format!("trunkline enable {}", server.name);

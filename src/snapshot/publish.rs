@@ -6,6 +6,7 @@ mod trial;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
@@ -71,6 +72,8 @@ pub struct Snapshots {
     changed_at: watch::Sender<SystemTime>,
     /// Keeps the disabled servers for the next run.
     disabled_file: Option<DisabledFile>,
+    /// True if the disabled servers could not be stored.
+    disabled_unsaved: AtomicBool,
     /// Serializes the tests of servers.
     testing: Mutex<()>,
     /// Servers that are finishing their last calls.
@@ -134,6 +137,7 @@ impl Snapshots {
             loaded_at: watch::Sender::new(now),
             changed_at: watch::Sender::new(now),
             disabled_file,
+            disabled_unsaved: AtomicBool::new(false),
             testing: Mutex::new(()),
             leaving: Mutex::new(JoinSet::new()),
         })

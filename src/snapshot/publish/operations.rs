@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
@@ -62,6 +63,7 @@ impl Snapshots {
         let before = self.current.load_full();
         find_config(&before, name)?;
         if before.disabled.find(name).is_some() {
+            self.retry_disabled(&before.disabled).await;
             return Ok(());
         }
         let by = escape_controls(clip(by, MAX_OPERATOR_BYTES));
@@ -90,6 +92,7 @@ impl Snapshots {
         let before = self.current.load_full();
         let config = Arc::clone(find_config(&before, name)?);
         if before.disabled.find(name).is_none() {
+            self.retry_disabled(&before.disabled).await;
             return Ok(());
         }
         let disabled = Arc::new(before.disabled.without(name));
@@ -118,15 +121,23 @@ impl Snapshots {
 
     /// Returns true if disabled servers are still disabled after a restart of the gateway.
     pub fn keeps_disabled(&self) -> bool {
-        self.disabled_file.is_some()
+        self.disabled_file.is_some() && !self.disabled_unsaved.load(Ordering::Relaxed)
+    }
+
+    /// Stores the disabled servers again, if the last attempt has failed.
+    async fn retry_disabled(&self, disabled: &Arc<DisabledServers>) {
+        if self.disabled_unsaved.load(Ordering::Relaxed) {
+            self.keep_disabled(disabled).await;
+        }
     }
 
     /// Stores the disabled servers for the next run. A file that cannot be written is reported in the
-    /// log: the action takes effect in this run all the same.
+    /// log and by [`Self::keeps_disabled`]: the action takes effect in this run all the same.
     pub(super) async fn keep_disabled(&self, disabled: &Arc<DisabledServers>) {
         let Some(file) = self.disabled_file.clone() else { return };
         let disabled = Arc::clone(disabled);
         let written = spawn_blocking(move || file.write(&disabled)).await;
+        self.disabled_unsaved.store(!matches!(written, Ok(Ok(()))), Ordering::Relaxed);
         if let Ok(Err(error)) = written {
             tracing::error!("{}", error_chain(&error));
         }

@@ -102,6 +102,10 @@ impl Snapshots {
         let _turn = self.testing.lock().await;
         let snapshot = self.load_full();
         let config = Arc::clone(find_config(&snapshot, name)?);
+        // Nothing starts a disabled server.
+        if snapshot.disabled.find(name).is_some() {
+            return Err(ServerActionError::Disabled);
+        }
         let running = Arc::clone(&snapshot.config);
         let server = snapshot.server(name).map(|member| Arc::clone(&member.server));
         // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
