@@ -46,6 +46,8 @@ pub(crate) struct AuditPage {
     /// The place of the next page; `None` at the end. A page may be short, or even empty, before the
     /// end: each searches a bounded part of the log.
     pub(crate) next: Option<String>,
+    /// The number of the newest record that was searched, also if it does not match.
+    pub(crate) newest: Option<u64>,
 }
 
 /// A place in the log: before it is the part to read.
@@ -93,10 +95,14 @@ impl AuditFilter {
 
     /// Returns true if no earlier record can match.
     fn is_past(&self, record: &Value) -> bool {
-        let number = record.get("seq").and_then(Value::as_u64);
+        let number = number_of(record);
         self.after.is_some_and(|after| number.is_some_and(|number| number <= after))
             || self.since.is_some_and(|since| time_of(record).is_some_and(|time| time < since))
     }
+}
+
+fn number_of(record: &Value) -> Option<u64> {
+    record.get("seq")?.as_u64()
 }
 
 fn time_of(record: &Value) -> Option<Timestamp> {
@@ -137,6 +143,7 @@ pub(crate) fn read_page(
             let Some(line) = lines.next_line()? else { break };
             searched += place - lines.end;
             let Ok(record) = serde_json::from_slice::<Value>(&line) else { continue };
+            page.newest = page.newest.or_else(|| number_of(&record));
             if filter.is_past(&record) {
                 return Ok(page);
             }
@@ -319,6 +326,7 @@ mod tests {
         ] {
             let page = read_page(&files, &filter, None, LIMITS).unwrap();
             assert_eq!(numbers(&page), expected, "{filter:?}");
+            assert_eq!(page.newest, Some(21), "{filter:?}");
         }
     }
 

@@ -80,13 +80,17 @@ Examples:
 struct PageText {
     records: Vec<Value>,
     next: Option<String>,
+    newest: Option<u64>,
 }
+
+/// Records that match, and the number of the newest of all.
+type FoundRecords = (Vec<Value>, Option<u64>);
 
 pub(super) fn show_records(args: &ShowArgs) -> ExitCode {
     let ShowArgs { query, since, until } = args;
     let times = [("since", since.clone()), ("until", until.clone())];
     match query.find_records(&times, query.lines.into()) {
-        Ok(records) => write_to_stdout(&query.describe(&records)),
+        Ok((records, _)) => write_to_stdout(&query.describe(&records)),
         Err(exit) => exit,
     }
 }
@@ -95,8 +99,8 @@ pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
     let (mut last, mut since) = (0, None);
     let mut wanted = args.query.lines.into();
     loop {
-        let records = match args.query.find_records(&[("after", since)], wanted) {
-            Ok(records) => records,
+        let (records, newest) = match args.query.find_records(&[("after", since)], wanted) {
+            Ok(found) => found,
             Err(exit) => return exit,
         };
         let text = args.query.describe(&records);
@@ -109,23 +113,27 @@ pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
             let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
             return if is_closed { ExitCode::SUCCESS } else { report_error(&error) };
         }
-        let numbers = records.iter().filter_map(|record| record.get("seq")?.as_u64());
-        last = numbers.fold(last, u64::max);
-        (since, wanted) = (Some(last.to_string()), MAX_NEW_RECORDS);
+        let newest = newest.unwrap_or(last);
+        (last, since, wanted) = if newest < last {
+            // The numbers have begun again: it is another log.
+            (0, None, args.query.lines.into())
+        } else {
+            (newest, Some(newest.to_string()), MAX_NEW_RECORDS)
+        };
         std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 impl RecordQuery {
     /// Returns the newest records that match, in their order. Goes on with further pages until there
-    /// are enough.
+    /// are enough. Returns the number of the newest record, too.
     fn find_records(
         &self,
         more: &[(&str, Option<String>)],
         wanted: usize,
-    ) -> Result<Vec<Value>, ExitCode> {
+    ) -> Result<FoundRecords, ExitCode> {
         let gateway = self.gateway.clone().or_file(self.file.clone());
-        let (mut records, mut cursor) = (Vec::new(), None);
+        let (mut records, mut cursor, mut newest) = (Vec::new(), None, None);
         loop {
             let path = self.path(more, wanted - records.len(), cursor);
             let document = gateway.request(&GatewayRequest::get(&path));
@@ -136,13 +144,14 @@ impl RecordQuery {
                 return Err(UNREACHABLE_EXIT.into_code());
             };
             records.extend(page.records);
+            newest = newest.or(page.newest);
             match page.next {
                 Some(next) if records.len() < wanted => cursor = Some(next),
                 _ => break,
             }
         }
         records.reverse();
-        Ok(records)
+        Ok((records, newest))
     }
 
     fn path(
