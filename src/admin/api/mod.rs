@@ -196,7 +196,7 @@ fn unknown_path() -> ApiProblem {
 /// The path of the API.
 pub(crate) const API_PATH: &str = "/api/v1";
 
-/// Limit of the bytes of a body: a configuration fits.
+/// Limit of the bytes of a body. A larger configuration is replaced on disk, and reloaded.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Time limit for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

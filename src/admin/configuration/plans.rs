@@ -124,6 +124,10 @@ pub trait ReloadControl: Send + Sync {
     /// Returns the state of the file on disk.
     async fn inspect_file(&self) -> FileOnDisk;
 
+    /// Compares the file on disk with the running text, without evaluating it: no program of it is
+    /// run, and its faults are unknown.
+    async fn compare_file(&self) -> FileOnDisk;
+
     /// Returns true if versions of the configuration are kept.
     fn keeps_versions(&self) -> bool;
 

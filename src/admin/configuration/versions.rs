@@ -37,7 +37,7 @@ pub struct FileOnDisk {
     pub digest: Option<String>,
     /// True if its text is not the running one.
     pub differs: bool,
-    /// Its faults, as a reload would find them.
+    /// Its faults, as a reload would find them; empty for a viewer.
     pub faults: Vec<String>,
 }
 

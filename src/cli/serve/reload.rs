@@ -55,6 +55,8 @@ pub struct Reloader {
     /// The folder of the start; reloads do not change it.
     state_folder: Option<PathBuf>,
     pub(super) reader: FileReader,
+    /// Reads the file for operators who look at it.
+    inspections: FileReader,
     one_at_a_time: Mutex<()>,
     /// The last plan, until it is applied.
     planned: parking_lot::Mutex<Option<PlannedConfig>>,
@@ -83,6 +85,7 @@ impl Running {
             doors: self.doors,
             environment: Arc::new(SystemEnvironment),
             reader: FileReader::default(),
+            inspections: FileReader::default(),
             one_at_a_time: Mutex::new(()),
             planned: parking_lot::Mutex::default(),
             refused: parking_lot::Mutex::default(),

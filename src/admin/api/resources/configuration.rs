@@ -82,9 +82,15 @@ pub(crate) async fn show_configuration(request: EndpointRequest) -> EndpointAnsw
     let is_refused = |reload: &ReloadStatus| {
         matches!(reload.outcome, ReloadOutcome::Rejected | ReloadOutcome::Refused)
     };
+    // Reading the file runs the programs of its `${command:…}`.
+    let file = if request.role.includes(AdminRole::Operator) {
+        control.inspect_file().await
+    } else {
+        control.compare_file().await
+    };
     answer(&ConfigurationPage {
         running: report.running_configuration(request.role),
-        file: control.inspect_file().await,
+        file,
         refused: last_reload.clone().filter(is_refused),
         last_reload,
         keeps_versions: control.keeps_versions(),

@@ -3,6 +3,8 @@
 //! A text is applied only by the digest of its plan. The file is written and applied in one turn, so
 //! that the watcher finds it in force; a text that is rejected all the same is removed again.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
@@ -20,12 +22,16 @@ use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
 use super::history::{ConfigHistory, StoredVersion};
-use super::loading::source_of;
+use super::loading::{load_files, source_of};
+use super::planned::faulty;
 use super::{ReloadCause, ReloadReport, Reloader};
 
 #[async_trait]
 impl ReloadControl for Reloader {
     async fn plan(&self, subject: PlanSubject, days: u16) -> Result<ConfigPlan, ConfigChangeError> {
+        if let Some(fault) = Self::find_sent_fault(&subject) {
+            return Ok(faulty(vec![fault]));
+        }
         let text = self.subject_text(subject).await?;
         Ok(self.plan_text(text, days).await)
     }
@@ -46,11 +52,25 @@ impl ReloadControl for Reloader {
     }
 
     async fn inspect_file(&self) -> FileOnDisk {
-        let running = self.report.loaded_digest();
+        let compared = self.compare_file().await;
+        if !compared.differs {
+            return compared;
+        }
+        let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
+        // Reloads do not wait for its programs.
+        let read = self.inspections.run(move || load_files(&common, &*environment)).await;
+        let faults = match read {
+            Ok(Ok(_)) => Vec::new(),
+            Ok(Err(rejected)) => rejected.faults,
+            Err(error) => vec![error_chain(&error)],
+        };
+        FileOnDisk { faults, ..compared }
+    }
+
+    async fn compare_file(&self) -> FileOnDisk {
         let digest = self.disk_digest().await;
-        let differs = digest.as_ref() != Some(&running);
-        let read = if differs { self.read_text(None).await.map(drop) } else { Ok(()) };
-        FileOnDisk { digest, differs, faults: read.err().unwrap_or_default() }
+        let differs = digest.as_ref() != Some(&self.report.loaded_digest());
+        FileOnDisk { digest, differs, faults: Vec::new() }
     }
 
     fn keeps_versions(&self) -> bool {

@@ -11,7 +11,7 @@ use data_encoding::HEXLOWER;
 use jiff::{Span, Timestamp};
 use tokio::task::spawn_blocking;
 
-use crate::admin::{ConfigActor, ConfigPlan, PlanError, wall_time};
+use crate::admin::{ConfigActor, ConfigPlan, PlanError, PlanSubject, wall_time};
 use crate::cli::audit::records::{audit_files, read_records};
 use crate::cli::preview::configuration::find_hidden_value;
 use crate::config::{Config, ConfigSource, retain_outputs};
@@ -100,14 +100,19 @@ impl Reloader {
         digest.ok().and_then(Result::ok)
     }
 
+    /// Refuses a text of an operator with the sign of a hidden secret. A stored version may have one,
+    /// because it was applied.
+    pub(super) fn find_sent_fault(subject: &PlanSubject) -> Option<String> {
+        let PlanSubject::Text(text) = subject else { return None };
+        let line = find_hidden_value(text)?;
+        Some(format!(
+            "line {line}: \"***\" stands for a secret that is not shown: write the secret, or a \
+             reference such as ${{env:NAME}}"
+        ))
+    }
+
     /// Reads a text, or the file, as a reload would, without an effect.
     pub(super) async fn read_text(&self, text: Option<String>) -> Result<LoadedFiles, Vec<String>> {
-        if let Some(line) = text.as_deref().and_then(find_hidden_value) {
-            return Err(vec![format!(
-                "line {line}: \"***\" stands for a secret that is not shown: write the secret, or a \
-                 reference such as ${{env:NAME}}"
-            )]);
-        }
         let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
         let read = move || match text {
             Some(text) => load_text(text, &common, &*environment),
@@ -152,7 +157,7 @@ fn plan_digest(source: &ConfigSource, generation: u64) -> String {
     HEXLOWER.encode(&sha256(format!("{digest} after {generation}").as_bytes()))
 }
 
-fn faulty(faults: Vec<String>) -> ConfigPlan {
+pub(super) fn faulty(faults: Vec<String>) -> ConfigPlan {
     ConfigPlan { faults, ..ConfigPlan::default() }
 }
 
