@@ -13,7 +13,9 @@ use serde_json::json;
 
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use super::{
+    BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout,
+};
 
 /// Show the consequences of the configuration file for the running gateway
 ///
@@ -145,7 +147,7 @@ pub(super) fn show_plan(args: PlanArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let Ok(plan) = PlanText::deserialize(&document) else { return report_other_version() };
-    let text = if args.json { format!("{document:#}\n") } else { plan.describe_file(args.days) };
+    let text = if args.json { json_text(&document) } else { plan.describe_file(args.days) };
     write_to_stdout(&text);
     if plan.has_findings() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
 }

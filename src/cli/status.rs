@@ -8,7 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use super::{
+    BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout,
+};
 
 /// Show the servers of the running gateway, and everything that needs an operator
 ///
@@ -81,7 +83,7 @@ pub(super) fn show_status(args: StatusArgs) -> ExitCode {
             return UNREACHABLE_EXIT.into_code();
         }
     };
-    let text = if args.json { format!("{document:#}\n") } else { describe_status(&status) };
+    let text = if args.json { json_text(&document) } else { describe_status(&status) };
     let written = write_to_stdout(&text);
     if status.findings.is_empty() { written } else { FAILURE_EXIT.into_code() }
 }

@@ -13,8 +13,8 @@ use super::call::pairs::{PairError, read_pairs};
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{
-    CommonArgs, FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, print_error, printable, report_error,
-    write_to_stdout,
+    CommonArgs, FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable,
+    report_error, write_to_stdout,
 };
 
 /// Explain which check refuses a call, with the line of the configuration and the change that would
@@ -140,7 +140,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
         print_error("the gateway has another version: its answer cannot be read");
         return UNREACHABLE_EXIT.into_code();
     };
-    let text = if args.json { format!("{document:#}\n") } else { describe(&explanation) };
+    let text = if args.json { json_text(&document) } else { describe(&explanation) };
     write_to_stdout(&text);
     if explanation.refused_by.is_some() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
 }

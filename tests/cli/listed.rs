@@ -82,4 +82,23 @@ fn a_scan_has_the_reasons_of_the_status_and_names_servers_that_the_gateway_lacks
     std::fs::write(gateway.config(), format!("{written}{late}")).unwrap();
     let scanned = beside(&gateway, &["check", "--scan"]).exits_with(FAILURE);
     contains_all(&scanned.0.stderr, &["servers.late: the running gateway does not have it"]);
+    // A known server with another command was not scanned either.
+    std::fs::write(gateway.config(), written.replace("example", "--version")).unwrap();
+    let scanned = beside(&gateway, &["check", "--scan"]).exits_with(FAILURE);
+    contains_all(&scanned.0.stderr, &["the running gateway has another version of the file"]);
+}
+
+#[test]
+fn a_gateway_that_cannot_be_asked_is_not_taken_for_none() {
+    let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
+    let socket = folder.path().join("folder-instead-of-a-socket/x");
+    std::fs::write(folder.path().join("folder-instead-of-a-socket"), "a file").unwrap();
+    let config = format!("{}\n[admin]\nsocket = \"{}\"\n", clock(&tag), socket.display());
+    let path = super::file(folder.path(), &config);
+    let ran = super::trunkline(&["tools", &path]).exits_with(super::CONFIG_FAULT);
+    contains_all(&ran.0.stderr, &["no gateway runs with", "tried"]);
+    assert!(!String::from_utf8_lossy(&ran.0.stderr).contains("servers are started"));
+    std::fs::write(&path, config.replace(&socket.display().to_string(), "off")).unwrap();
+    let ran = super::trunkline(&["tools", &path]).exits_with(DONE);
+    contains_all(&ran.0.stderr, &["admin.socket is \"off\"", "its servers are started"]);
 }

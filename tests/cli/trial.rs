@@ -75,5 +75,48 @@ fn a_server_is_added_unless_it_fails() {
     contains_all(&failed.0.stderr, &["the server is not added"]);
     assert_eq!(std::fs::read_to_string(&config).unwrap(), "");
     add(&CLOCK[1..]).exits_with(DONE);
-    contains_all(&std::fs::read(&config).unwrap(), &["[servers.watch]", "\"example\""]);
+    let added = ["[servers.watch]", "\"example\"", "sandbox = true"];
+    contains_all(&std::fs::read(&config).unwrap(), &added);
+    let config = file(folder.path(), "");
+    let ran = trunkline(
+        &[&["try", "-c", &config, "--json", "--allow", "read=/srv", "--add", "watch"][..], &CLOCK]
+            .concat(),
+    );
+    let ran = ran.exits_with(DONE);
+    serde_json::from_str::<Value>(&ran.said()).expect("one document");
+    contains_all(&std::fs::read(&config).unwrap(), &["sandbox = { read = [\"/srv\"] }"]);
+}
+
+#[test]
+fn references_neither_run_programs_nor_read_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("written");
+    let runs = format!("${{command:touch {}}}", path.display());
+    trunkline(&["try", "--", "echo", &runs])
+        .exits_with(WRONG_USE)
+        .complains_of(&["have no references"]);
+    trunkline(&["try", "--env", &format!("TOKEN={runs}"), "--", "true"])
+        .exits_with(WRONG_USE)
+        .complains_of(&["--env", "${env:NAME}"]);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_secret_is_hidden_wherever_the_server_prints_it() {
+    let server = r#"import json,os,sys
+name = os.environ["TOKEN"]
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked: continue
+    lists = {"tools": [{"name": name, "inputSchema": {"type": "object"}}]}
+    info = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": "1"}}
+    known = {"initialize": info, "tools/list": lists}.get(asked["method"])
+    answer = {"result": known} if known else {"error": {"code": -32601, "message": "no"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"#;
+    let command = ["--env", "TOKEN=hunter2-hunter2", "--", "python3", "-c", server];
+    for format in [&["try"][..], &["try", "--json"]] {
+        let said = trunkline(&[format, &command].concat()).exits_with(DONE).said();
+        assert!(said.contains("***") && !said.contains("hunter2"), "{said}");
+    }
 }

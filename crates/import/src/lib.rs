@@ -30,7 +30,9 @@ use plan::apply::{apply_plan, expected_text, offer_write, preview_plan, write_pl
 use plan::{ImportPlan, find_replaceable, plan_import};
 
 pub use documents::fields::FieldFault;
-pub use documents::imported::{ImportedTarget, ImportedText, InactiveEntryFault};
+pub use documents::imported::{
+    ImportedTarget, ImportedText, InactiveEntryFault, SandboxPermissions,
+};
 pub use documents::references::{ReferenceContext, ReferenceNotation};
 pub use documents::{DocumentError, MAX_DOCUMENT, Notation, jsonc_options, parse_document};
 pub use edited_file::{

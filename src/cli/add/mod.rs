@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use trunkline_import::{
     AddMode, GatewayFile, GatewaySection, ImportError, Notation, PendingFiles, ReferenceContext,
-    ReferenceNotation, add_found_server,
+    ReferenceNotation, SandboxPermissions, add_found_server,
 };
 
 use crate::call::ServerName;
@@ -49,6 +49,9 @@ pub(super) struct AddArgs {
     /// Only print the addition
     #[arg(long)]
     dry_run: bool,
+    /// The sandbox of the command.
+    #[arg(skip)]
+    sandbox: Option<SandboxPermissions>,
 }
 
 impl AddArgs {
@@ -60,7 +63,14 @@ impl AddArgs {
         config: ConfigOption,
     ) -> Self {
         let (url, header) = (None, Vec::new());
-        Self { name, url, command, env, header, openapi: false, config, dry_run: false }
+        let sandbox = None;
+        Self { name, url, command, env, header, openapi: false, config, dry_run: false, sandbox }
+    }
+
+    /// Confines the command.
+    #[must_use]
+    pub(super) fn sandboxed(self, permissions: SandboxPermissions) -> Self {
+        Self { sandbox: Some(permissions), ..self }
     }
 }
 
@@ -85,18 +95,31 @@ pub(super) struct RemoveArgs {
 }
 
 pub(super) fn add_server(args: &AddArgs) -> ExitCode {
-    let server = match describe_server(args) {
-        Ok(server) => server,
-        Err(problem) => {
-            print_error(&problem);
-            return WRONG_USE.into_code();
-        }
+    match add_entry(args) {
+        Ok(text) => write_to_stdout(&text),
+        Err(code) => code,
+    }
+}
+
+/// Adds the server, and describes the change.
+///
+/// # Errors
+/// The exit code, for a fault that is printed.
+pub(super) fn add_entry(args: &AddArgs) -> Result<String, ExitCode> {
+    let server = describe_server(args).map_err(|problem| {
+        print_error(&problem);
+        WRONG_USE.into_code()
+    })?;
+    let found = server.to_found();
+    let found = match &args.sandbox {
+        Some(permissions) => found.sandboxed(permissions),
+        None => found,
     };
     let mode = if args.dry_run { AddMode::Preview } else { AddMode::Write };
     let gateway = open_gateway_file(&args.config.path).map_err(ImportError::from);
-    print_edit(
-        gateway.and_then(|gateway| add_found_server(&args.name, server.to_found(), gateway, mode)),
-    )
+    gateway
+        .and_then(|gateway| add_found_server(&args.name, found, gateway, mode))
+        .map_err(|error| report_edit_error(&error, import_exit(&error)))
 }
 
 fn print_edit(done: Result<String, ImportError>) -> ExitCode {

@@ -13,7 +13,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, print_error, printable, write_to_stdout};
+use super::{
+    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, escape_json, print_error, printable, write_to_stdout,
+};
 use crate::text::clip;
 use pairs::{ArgumentPairs, read_pairs};
 
@@ -105,7 +107,11 @@ pub(super) fn call_tool(args: &CallArgs) -> ExitCode {
         return UNREACHABLE_EXIT.into_code();
     };
     if args.json {
-        write_to_stdout(&format!("{}\n", document.get()));
+        write_to_stdout(&format!(
+            "{}
+",
+            escape_json(document.get())
+        ));
     }
     print_report(&report, args.json)
 }

@@ -29,7 +29,7 @@ use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
 use denials::{configured_elements, describe_denials};
 use pattern_habits::describe_foreign_patterns;
-use scan::scan_servers;
+use scan::{CheckedFile, scan_servers};
 use shell_habits::{
     describe_home_paths, describe_missing_programs, describe_shell_variables, parse_written,
 };
@@ -138,7 +138,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let mut known = configured_elements(common, &config);
     if args.scan {
         let gateway = GatewayOption::of_config(common.config.path.clone());
-        match scan_servers(&config, &gateway, args.source.offline.into()) {
+        let checked = CheckedFile { config: &config, source: &source };
+        match scan_servers(checked, &gateway, args.source.offline.into()) {
             Ok(listed) => known.extend(listed),
             Err(code) => return code,
         }

@@ -68,9 +68,16 @@ pub(crate) fn ask_running_gateway(
     }
     match gateway.request(&GatewayRequest::get(path)) {
         Ok(document) => Ok(Some(document)),
-        Err(RunningGatewayError::NotRunning { .. } | RunningGatewayError::NoSocket { .. }) => {
+        Err(error) if error.shows_none_runs() => {
             let config = gateway.config().display();
             print_error(&format!("no gateway runs with {config}: its servers are started"));
+            Ok(None)
+        }
+        Err(RunningGatewayError::NoSocket { config }) => {
+            let config = config.display();
+            print_error(&format!(
+                "{config}: admin.socket is \"off\", so no gateway can be asked: its servers are started"
+            ));
             Ok(None)
         }
         Err(error) => Err(error),

@@ -17,7 +17,8 @@ use crate::admin::{CountedServer, CountedTool, ToolListing};
 use crate::cli::audit::records::{audit_files, read_records};
 use crate::cli::running::{GatewayOption, report_unanswered};
 use crate::cli::{
-    BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, printable, report_error, write_to_stdout,
+    BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, json_text, printable, report_error,
+    write_to_stdout,
 };
 use crate::config::Config;
 
@@ -84,7 +85,7 @@ fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
     print_unlisted(&listing.unlisted);
     let unused = UnusedTools { listing: &listing, usage: &usage, denied: &denied };
     let text = match args.json {
-        true => format!("{:#}\n", unused.to_json(args.days)),
+        true => json_text(&unused.to_json(args.days)),
         false => unused.describe(args.days, since),
     };
     let exit = write_to_stdout(&text);

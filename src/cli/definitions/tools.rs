@@ -13,7 +13,7 @@ use crate::admin::{ProfileListing, ToolListing};
 use crate::call::ProfileName;
 use crate::cli::running::{GatewayOption, RunningGatewayError, report_unanswered};
 use crate::cli::{
-    BareFile, CommonArgs, FAILURE_EXIT, WRONG_USE, print_error, printable, report_error,
+    BareFile, CommonArgs, FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, report_error,
     write_to_stdout,
 };
 use crate::config::Config;
@@ -90,7 +90,7 @@ fn check_profile(config: &Config, profile: &ProfileName) -> Result<(), ExitCode>
 
 fn print_listing(args: &ToolsArgs, listing: &ToolListing) -> ExitCode {
     let text = match (args.json, args.tokens) {
-        (true, _) => format!("{:#}\n", serde_json::to_value(listing).unwrap_or(Value::Null)),
+        (true, _) => json_text(&serde_json::to_value(listing).unwrap_or(Value::Null)),
         (false, true) => describe_tokens(listing),
         (false, false) => describe_tools(listing),
     };

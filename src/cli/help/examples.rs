@@ -73,7 +73,7 @@ pub(in crate::cli) const TOOLS_EXAMPLES: &str = "\
 Examples:
   trunkline tools                            # of the running gateway
   trunkline tools --tokens --profile support
-  trunkline tools --json | jq '.elements[].public'
+  trunkline tools --json | jq '.tools[].name'
   trunkline tools new.toml --start           # start the servers of a file";
 
 pub(in crate::cli) const REPORT_EXAMPLES: &str = "\

@@ -12,8 +12,8 @@ use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
 use crate::cli::status::describe_age;
 use crate::cli::{
-    BareFile, FAILURE_EXIT, FailureExit, UNREACHABLE_EXIT, WRONG_USE, print_error, printable,
-    write_to_stdout,
+    BareFile, FAILURE_EXIT, FailureExit, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error,
+    printable, write_to_stdout,
 };
 
 /// List the logins of the gateway and its users at servers, or revoke one
@@ -93,7 +93,7 @@ pub(in crate::cli) fn run(args: LoginsArgs) -> ExitCode {
             Err(error) => return report_other_version(&error),
         },
     };
-    let text = if args.json { format!("{document:#}\n") } else { text };
+    let text = if args.json { json_text(&document) } else { text };
     let written = write_to_stdout(&text);
     exit.map_or(written, FailureExit::into_code)
 }

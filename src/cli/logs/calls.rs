@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{RecordKind, RecordText, report_other_version, time_text};
 use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::write_to_stdout;
+use crate::cli::{json_text, write_to_stdout};
 
 /// Calls that have ended.
 pub(super) const CALL_RECORDS: RecordKind =
@@ -84,7 +84,7 @@ pub(super) fn show_call(gateway: &GatewayOption, id: &str, json: bool) -> ExitCo
         Err(error) => return report_unanswered(&error),
     };
     if json {
-        return write_to_stdout(&format!("{document:#}\n"));
+        return write_to_stdout(&json_text(&document));
     }
     match describe_steps(&document) {
         Some(text) => write_to_stdout(&text),

@@ -18,7 +18,7 @@ use url::form_urlencoded::Serializer;
 
 use super::columns::wrap_text;
 use super::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
-use super::{UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use super::{UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout};
 
 /// Show the log of the running gateway, or its calls, and follow them
 ///
@@ -175,7 +175,7 @@ fn list_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     if args.json {
-        return write_to_stdout(&format!("{document:#}\n"));
+        return write_to_stdout(&json_text(&document));
     }
     let Some(records) = document.get(kind.member).and_then(Value::as_array) else {
         return report_other_version();

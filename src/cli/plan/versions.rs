@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{PlanText, ReloadText, report_other_version};
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{FAILURE_EXIT, WRONG_USE, print_error, printable, write_to_stdout};
+use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
 
 /// Show the last versions of the configuration file that were applied
 ///
@@ -111,7 +111,7 @@ pub(crate) fn show_history(args: &HistoryArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let text = match args.number {
-        _ if args.json => Some(format!("{document:#}\n")),
+        _ if args.json => Some(json_text(&document)),
         Some(_) => VersionText::deserialize(&document).ok().map(|it| it.describe(args.text)),
         None => VersionsText::deserialize(&document).ok().map(|it| it.describe()),
     };

@@ -86,6 +86,17 @@ pub(crate) struct SocketAttempt {
 }
 
 impl RunningGatewayError {
+    /// Returns true if no gateway of this user can run: there is no socket, or its gateway has ended.
+    pub(crate) fn shows_none_runs(&self) -> bool {
+        let Self::NotRunning { attempts, .. } = self else { return false };
+        attempts.iter().all(|attempt| {
+            matches!(
+                attempt.error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            )
+        })
+    }
+
     /// Returns the exit code.
     pub(crate) fn exit(&self) -> FailureExit {
         match self {

@@ -16,6 +16,7 @@ use clap::Args;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::timeout;
 use url::Url;
 
 use super::{BareFile, print_error, report_error};
@@ -140,8 +141,12 @@ impl GatewayOption {
     ) -> Result<T, RunningGatewayError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
+        let late = |_| RunningGatewayError::Unreachable {
+            place: self.config.display().to_string(),
+            reason: format!("its socket accepts no connection within {} ms", patience.as_millis()),
+        };
         runtime.block_on(async {
-            let address = RunningGateway::find(self).await?;
+            let address = timeout(patience, RunningGateway::find(self)).await.map_err(late)??;
             let target = format!("{API_PATH}{}", request.path);
             let answer = address.send(request, &target, patience).await?;
             answer.into_document()

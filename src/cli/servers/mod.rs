@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::running::{GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered};
-use super::{FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, print_error, printable, write_to_stdout};
+use super::{
+    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout,
+};
 use crate::config::nearest_choice;
 use server_text::ServerStateText;
 pub(super) use trial::{TestArgs, test};
@@ -142,7 +144,7 @@ fn act(target: ServerTarget, action: ServerAction, patience: StartPatience) -> E
         return UNREACHABLE_EXIT.into_code();
     };
     if json {
-        write_to_stdout(&format!("{document:#}\n"));
+        write_to_stdout(&json_text(&document));
     }
     let outcome = match action {
         ServerAction::Disable => Ok(state.describe_disabled()),

@@ -13,7 +13,7 @@ use crate::cli::call::pairs::read_pairs;
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayOption, GatewayRequest};
 use crate::cli::{
-    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, print_error, printable, write_to_stdout,
+    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout,
 };
 
 /// Start a server of the running gateway a second time, list it, and call a tool if one is named
@@ -88,7 +88,7 @@ pub(in crate::cli) fn test(args: &TestArgs) -> ExitCode {
         print_error("the gateway has another version: its answer cannot be read");
         return UNREACHABLE_EXIT.into_code();
     };
-    let text = if args.json { format!("{document:#}\n") } else { report.describe() };
+    let text = if args.json { json_text(&document) } else { report.describe() };
     let written = write_to_stdout(&text);
     if report.has_passed { written } else { FAILURE_EXIT.into_code() }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{BareFile, UNREACHABLE_EXIT, WRONG_USE, print_error, write_to_stdout};
+use super::{BareFile, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, write_to_stdout};
 use sample::MeasuredActivity;
 use sampler::{ActivitySampler, SampleError};
 use screen::{TopPalette, TopScreen};
@@ -63,7 +63,7 @@ pub(super) fn run(args: TopArgs) -> ExitCode {
     let gateway = args.gateway.or_file(args.file);
     if args.json {
         return match gateway.request(&GatewayRequest::get("/activity")) {
-            Ok(document) => write_to_stdout(&format!("{document:#}\n")),
+            Ok(document) => write_to_stdout(&json_text(&document)),
             Err(error) => report_unanswered(&error),
         };
     }

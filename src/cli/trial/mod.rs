@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use trunkline_import::SandboxPermissions;
 
-use super::add::{AddArgs, add_server};
+use super::add::{AddArgs, add_entry};
 use super::definitions::listed::with_listed_servers;
 use super::{
     ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, print_faults, printable, report_error,
-    write_to_stdout,
+    write_to_stderr, write_to_stdout,
 };
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{Config, ConfigSource, ServerConfig, ServerKind, SystemEnvironment};
@@ -63,8 +64,10 @@ Examples:
 /// Fault of the options.
 #[derive(Debug, thiserror::Error)]
 enum TryOptionError {
-    #[error("--env: expected NAME=VALUE")]
+    #[error("--env: expected NAME=VALUE, where a reference is ${{env:NAME}}")]
     Env,
+    #[error("{word:?}: the words of COMMAND have no references (`${{`): write the value")]
+    Reference { word: String },
     #[error(
         "--allow {found:?}: expected read=PATH, write=PATH, execute=PATH, unix, memfd or metadata"
     )]
@@ -102,9 +105,7 @@ fn examine(config: Config) -> Result<TrialReport, ExitCode> {
     };
     let secrets = config.servers.first().map(|server| server.secrets.clone()).unwrap_or_default();
     let report = with_listed_servers(config, |snapshot| TrialReport::of(snapshot, remarks));
-    let mut report = report.map_err(|error| report_error(&error))?;
-    report.hide_secrets(&secrets);
-    Ok(report)
+    report.map(|report| report.hiding(secrets)).map_err(|error| report_error(&error))
 }
 
 /// Returns the parts of the sandbox that this system does not enforce, and folders that it hides.
@@ -118,6 +119,10 @@ fn judge_sandbox(server: &Arc<ServerConfig>) -> Result<Vec<String>, ExitCode> {
         return Err(FAILURE_EXIT.into_code());
     }
     let gap = sandbox_gap(server).map(|gap| format!("not enforced on this system: {gap}"));
+    // Before the program runs without it.
+    if let Some(gap) = &gap {
+        print_error(&printable(&format!("sandbox: {gap}")));
+    }
     Ok(gap.into_iter().chain(sandbox_remarks(&spec)).collect())
 }
 
@@ -126,7 +131,7 @@ fn conclude(args: &TryArgs, report: &TrialReport) -> ExitCode {
     let name = args.add.clone().unwrap_or_else(|| suggest_name(&args.command));
     let line = add_line(args, &name);
     let text = match args.json {
-        true => format!("{:#}\n", report.to_json()),
+        true => report.to_json(),
         false => report.describe() + &describe_addition(args, report, &line),
     };
     let written = write_to_stdout(&text);
@@ -137,13 +142,24 @@ fn conclude(args: &TryArgs, report: &TrialReport) -> ExitCode {
         return FAILURE_EXIT.into_code();
     }
     match &args.add {
-        Some(name) => add_server(&AddArgs::of_command(
-            name.clone(),
-            args.command.clone(),
-            args.env.clone(),
-            args.config.clone(),
-        )),
+        Some(name) => add_tried(args, name),
         None => written,
+    }
+}
+
+/// Adds the server, with the sandbox of the trial.
+fn add_tried(args: &TryArgs, name: &str) -> ExitCode {
+    let (command, env) = (args.command.clone(), args.env.clone());
+    let entry = AddArgs::of_command(name.to_owned(), command, env, args.config.clone());
+    let permissions = sandbox_permissions(&args.allow).unwrap_or_default();
+    match add_entry(&entry.sandboxed(permissions)) {
+        // Standard output has one document.
+        Ok(text) if args.json => {
+            write_to_stderr(&text);
+            ExitCode::SUCCESS
+        }
+        Ok(text) => write_to_stdout(&text),
+        Err(code) => code,
     }
 }
 
@@ -151,12 +167,10 @@ fn describe_addition(args: &TryArgs, report: &TrialReport, line: &str) -> String
     if args.add.is_some() || !report.has_started() {
         return String::new();
     }
-    let table = sandbox_table(&args.allow).unwrap_or_default();
-    let sandbox = match table.is_empty() {
-        true => "sandbox = true".to_owned(),
-        false => format!("sandbox = {}", toml::Value::Table(table)),
-    };
-    format!("\nAdd it, and for the same sandbox write `{sandbox}` into its table:\n  {line}\n")
+    let sandbox = sandbox_permissions(&args.allow).unwrap_or_default().to_value();
+    format!(
+        "\nAdd it, and for the same sandbox write `sandbox = {sandbox}` into its table:\n  {line}\n"
+    )
 }
 
 /// Returns the configuration with the server and its sandbox.
@@ -165,6 +179,9 @@ fn write_config(args: &TryArgs) -> Result<String, TryOptionError> {
         .command
         .split_first()
         .map_or(("", &[][..]), |(program, words)| (program.as_str(), words));
+    if let Some(word) = args.command.iter().find(|word| word.contains("${")) {
+        return Err(TryOptionError::Reference { word: word.clone() });
+    }
     let text = |text: &str| toml::Value::String(text.to_owned());
     let mut server = toml::Table::new();
     server.insert("command".to_owned(), text(program));
@@ -177,10 +194,14 @@ fn write_config(args: &TryArgs) -> Result<String, TryOptionError> {
     for pair in &args.env {
         // The value may be a secret, so it is not printed.
         let (name, value) = pair.split_once('=').ok_or(TryOptionError::Env)?;
+        // Other references run a program or read a file before there is a sandbox.
+        if value.split("${").skip(1).any(|rest| !rest.starts_with("env:")) {
+            return Err(TryOptionError::Env);
+        }
         env.insert(name.to_owned(), text(value));
     }
     server.insert("env".to_owned(), env.into());
-    server.insert("sandbox".to_owned(), sandbox_table(&args.allow)?.into());
+    server.insert("sandbox".to_owned(), sandbox_table(&args.allow)?);
     let mut servers = toml::Table::new();
     servers.insert(TRIAL_NAME.to_owned(), server.into());
     let mut gateway = toml::Table::new();
@@ -192,24 +213,37 @@ fn write_config(args: &TryArgs) -> Result<String, TryOptionError> {
     Ok(config.to_string())
 }
 
-/// Returns the settings of the sandbox.
-fn sandbox_table(allowed: &[String]) -> Result<toml::Table, TryOptionError> {
-    let mut table = toml::Table::new();
+/// Returns the setting `sandbox` of the trial.
+fn sandbox_table(allowed: &[String]) -> Result<toml::Value, TryOptionError> {
+    let SandboxPermissions { paths, grants } = sandbox_permissions(allowed)?;
+    let paths = paths.into_iter().map(|(kind, paths)| (kind.to_owned(), paths.into()));
+    let grants = grants.into_iter().map(|grant| (grant.to_owned(), true.into()));
+    Ok(toml::Value::Table(paths.chain(grants).collect()))
+}
+
+/// Reads the permissions of `--allow`.
+fn sandbox_permissions(allowed: &[String]) -> Result<SandboxPermissions, TryOptionError> {
+    let mut permissions = SandboxPermissions::default();
     for permission in allowed {
+        let unknown = || TryOptionError::Permission { found: permission.clone() };
+        let known = |names: &[&'static str], name| names.iter().find(|it| **it == name).copied();
         match permission.split_once('=') {
-            Some((kind @ ("read" | "write" | "execute"), path)) if !path.is_empty() => {
-                let paths = table.entry(kind).or_insert_with(|| toml::Value::Array(Vec::new()));
-                if let toml::Value::Array(paths) = paths {
-                    paths.push(path.into());
+            Some((kind, path)) if !path.is_empty() => {
+                let kind = known(&PATH_PERMISSIONS, kind).ok_or_else(unknown)?;
+                match permissions.paths.iter_mut().find(|(it, _)| *it == kind) {
+                    Some((_, paths)) => paths.push(path.to_owned()),
+                    None => permissions.paths.push((kind, vec![path.to_owned()])),
                 }
             }
-            None if matches!(permission.as_str(), "unix" | "memfd" | "metadata") => {
-                table.insert(permission.clone(), true.into());
+            None => {
+                let grant = known(&PLAIN_PERMISSIONS, permission).ok_or_else(unknown)?;
+                permissions.grants.retain(|it| *it != grant);
+                permissions.grants.push(grant);
             }
-            _ => return Err(TryOptionError::Permission { found: permission.clone() }),
+            Some(_) => return Err(unknown()),
         }
     }
-    Ok(table)
+    Ok(permissions)
 }
 
 /// Returns the command line that adds the server. Values of variables may be secrets: they are
@@ -248,6 +282,10 @@ fn suggest_name(command: &[String]) -> String {
     usable.next().unwrap_or_else(|| TRIAL_NAME.to_owned())
 }
 
+/// The permissions of `--allow` with a path.
+const PATH_PERMISSIONS: [&str; 3] = ["read", "write", "execute"];
+/// The permissions of `--allow` without a path.
+const PLAIN_PERMISSIONS: [&str; 3] = ["unix", "memfd", "metadata"];
 /// Name of the server during the trial.
 const TRIAL_NAME: &str = "server";
 
@@ -278,6 +316,9 @@ mod tests {
         let table = sandbox_table(&allowed).unwrap();
         assert_eq!(table["read"].as_array().unwrap().len(), 2);
         assert_eq!(table["unix"].as_bool(), Some(true));
+        let written = sandbox_permissions(&allowed).unwrap().to_value().to_string();
+        assert_eq!(written, "{ read = [\"/a\", \"/b\"], write = [\".\"], unix = true }");
+        assert_eq!(sandbox_permissions(&[]).unwrap().to_value().to_string(), "true");
         for wrong in ["read", "read=", "system=false", "network", "syscalls"] {
             assert!(sandbox_table(&[wrong.to_owned()]).is_err(), "{wrong}");
         }

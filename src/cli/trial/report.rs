@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::admin::{ScanReport, ToolListing};
 use crate::cli::check::scan::describe_findings;
 use crate::cli::columns::wrap_text;
-use crate::cli::printable;
+use crate::cli::{json_text, printable};
 use crate::config::ServerSecrets;
 use crate::mcp::Era;
 use crate::snapshot::Snapshot;
@@ -23,6 +23,8 @@ pub(super) struct TrialReport {
     fault: Option<String>,
     listing: ToolListing,
     scan: ScanReport,
+    /// Values that no output contains.
+    secrets: ServerSecrets,
 }
 
 struct TrialIdentity {
@@ -45,17 +47,13 @@ impl TrialReport {
             let era = view.as_ref().and_then(|view| view.eras.first().copied());
             TrialIdentity { name, version, era, protocol_version: peer.version.to_string() }
         });
-        Self { identity, sandbox, fault, listing, scan }
+        let secrets = ServerSecrets::default();
+        Self { identity, sandbox, fault, listing, scan, secrets }
     }
 
-    /// Removes the values of secrets from texts of the server.
-    pub(super) fn hide_secrets(&mut self, secrets: &ServerSecrets) {
-        if let Some(fault) = &mut self.fault {
-            *fault = secrets.hide_in(fault).into_owned();
-        }
-        for tool in self.listing.profiles.iter_mut().flat_map(|profile| &mut profile.listed) {
-            tool.signature = secrets.hide_in(&tool.signature).into_owned();
-        }
+    /// Returns the report without the values of secrets.
+    pub(super) fn hiding(self, secrets: ServerSecrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns true if the server has started and listed.
@@ -68,17 +66,19 @@ impl TrialReport {
         self.has_started() && self.scan.findings.iter().all(|found| !found.is_grave)
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// Returns the report as a JSON document.
+    pub(super) fn to_json(&self) -> String {
         let identity = self.identity.as_ref().map(|it| {
             json!({
                 "name": it.name, "version": it.version, "era": it.era.map(Era::as_str),
                 "protocol_version": it.protocol_version,
             })
         });
-        json!({
+        let document = json!({
             "server": identity, "sandbox": self.sandbox, "fault": self.fault,
             "tools": self.listing, "scan": self.scan,
-        })
+        });
+        self.secrets.hide_in(&json_text(&document)).into_owned()
     }
 
     /// Describes the report for a terminal.
@@ -87,12 +87,12 @@ impl TrialReport {
         if let Some(fault) = &self.fault {
             text.push_str(&wrap_text(
                 "",
-                &printable(&format!("The server does not start: {fault}")),
+                &self.shown(&format!("The server does not start: {fault}")),
             ));
         } else if let Some(it) = &self.identity {
             let era = it.era.map(Era::as_str).unwrap_or_default();
             let line = format!("{} {}, {era} ({})", it.name, it.version, it.protocol_version);
-            text.push_str(&wrap_text("", &printable(&line)));
+            text.push_str(&wrap_text("", &self.shown(&line)));
         }
         for remark in &self.sandbox {
             text.push_str(&wrap_text("Sandbox: ", &printable(remark)));
@@ -103,6 +103,11 @@ impl TrialReport {
         text
     }
 
+    /// Returns a text of the server for a terminal.
+    fn shown(&self, text: &str) -> String {
+        printable(&self.secrets.hide_in(text))
+    }
+
     fn describe_tools(&self, text: &mut String) {
         let tools = self.listing.profiles.iter().flat_map(|profile| &profile.listed);
         let tokens: usize = tools.clone().map(|tool| tool.tokens).sum();
@@ -111,14 +116,14 @@ impl TrialReport {
         for tool in tools {
             text.push_str(&wrap_text(
                 &format!("{:>8}  ", tool.tokens),
-                &printable(&tool.signature),
+                &self.shown(&tool.signature),
             ));
         }
         match self.scan.findings.is_empty() {
             true => text.push_str("\nThe scan of its definitions has no findings.\n"),
             false => {
                 text.push_str("\nFindings:\n");
-                text.push_str(&describe_findings(&self.scan.findings));
+                text.push_str(&self.secrets.hide_in(&describe_findings(&self.scan.findings)));
             }
         }
     }

@@ -135,6 +135,17 @@ pub(crate) enum SettingText {
     Number(i64),
     /// A table of names and texts.
     Pairs(Vec<(String, ImportedText)>),
+    /// The value of `sandbox`.
+    Sandbox(SandboxPermissions),
+}
+
+/// The permissions of a sandbox beyond the usual ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxPermissions {
+    /// Paths by permission: `read`, `write` or `execute`.
+    pub paths: Vec<(&'static str, Vec<String>)>,
+    /// Permissions without a path, such as `unix`.
+    pub grants: Vec<&'static str>,
 }
 
 /// The settings of one tool.

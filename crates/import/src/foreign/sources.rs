@@ -10,7 +10,9 @@ use trunkline_core::codec::file::{FileError, read_file};
 use super::clients::{KnownClient, UserFolders};
 use super::shapes::{ConfigShape, ShapeContext};
 use crate::documents::fields::FieldFault;
-use crate::documents::imported::{ImportedFile, ImportedServer, ImportedTarget};
+use crate::documents::imported::{
+    ImportedFile, ImportedServer, ImportedTarget, SandboxPermissions, SettingText,
+};
 use crate::documents::references::{ReferenceContext, ReferenceNotation};
 use crate::documents::{DocumentError, MAX_DOCUMENT, Notation, parse_bytes};
 
@@ -27,6 +29,15 @@ impl FoundConfig {
     pub fn typed(name: &str, target: ImportedTarget) -> Self {
         let servers = vec![ImportedServer::new(name, target)];
         Self { label: None, contents: ImportedFile { servers, ..ImportedFile::default() } }
+    }
+
+    /// Confines its servers.
+    #[must_use]
+    pub fn sandboxed(mut self, permissions: &SandboxPermissions) -> Self {
+        for server in &mut self.contents.servers {
+            server.settings.push(("sandbox", SettingText::Sandbox(permissions.clone())));
+        }
+        self
     }
 }
 

@@ -8,7 +8,7 @@ use trunkline_core::text::escape_controls;
 
 use crate::documents::imported::{
     ImportedPiece, ImportedProfile, ImportedServer, ImportedTarget, ImportedText, ImportedTool,
-    SettingText,
+    SandboxPermissions, SettingText,
 };
 
 /// Path of the file that holds a secret, by its place in the server: `${file:PATH}`.
@@ -30,6 +30,7 @@ pub(crate) fn render_server(
             SettingText::Text(text) => quote_text(text),
             SettingText::Number(number) => Value::from(*number),
             SettingText::Pairs(pairs) => render_pairs(pairs, secrets),
+            SettingText::Sandbox(permissions) => permissions.to_value(),
         };
         push_setting(&mut lines, setting, value);
     }
@@ -43,6 +44,23 @@ pub(crate) fn render_server(
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+impl SandboxPermissions {
+    /// Returns the value of the setting `sandbox`.
+    pub fn to_value(&self) -> Value {
+        if *self == Self::default() {
+            return Value::from(true);
+        }
+        let mut table = InlineTable::new();
+        for (kind, paths) in &self.paths {
+            table.insert(*kind, quote_list(paths).into());
+        }
+        for grant in &self.grants {
+            table.insert(*grant, Value::from(true));
+        }
+        Value::from(table)
+    }
 }
 
 fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut dyn SecretPaths) {
