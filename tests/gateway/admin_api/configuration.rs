@@ -49,10 +49,10 @@ async fn the_running_configuration_and_its_file_are_compared() {
         assert!(faults[0].as_str().unwrap().contains("nonsense"), "{page:#}");
     }
     // A viewer does not have it evaluated.
-    for (key, faults) in [("looks-key", 0), ("acts-key", 1)] {
+    for (key, evaluates) in [("looks-key", false), ("acts-key", true)] {
         let client = gateway.remote_operator().key(key);
         let file = send(&client, "GET", "/api/v1/configuration").await.json()["file"].clone();
-        assert_eq!(file["faults"].as_array().unwrap().len(), faults, "{key}");
+        assert_eq!(!file["faults"].as_array().unwrap().is_empty(), evaluates, "{key}");
         assert_eq!(file["differs"], true, "{key}");
     }
 }
