@@ -7,7 +7,7 @@ use super::{code, send, with_roles};
 use crate::support::upstream::offers::{prompt, resource, template};
 use crate::support::{Client, Gateway, Upstream, client_table};
 
-fn find<'a>(list: &'a Value, member: &str, value: &str) -> &'a Value {
+pub(super) fn find<'a>(list: &'a Value, member: &str, value: &str) -> &'a Value {
     let found = list.as_array().unwrap().iter().find(|one| one[member] == value);
     found.unwrap_or_else(|| panic!("{member} {value}: {list:#}"))
 }

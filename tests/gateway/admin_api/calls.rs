@@ -99,6 +99,27 @@ async fn a_refused_call_ends_in_the_step_that_refused_it() {
 }
 
 #[tokio::test]
+async fn interceptors_are_no_step_of_a_call_that_was_refused_before_them() {
+    let upstream = Upstream::modern().await;
+    let rules = "[policy.rules.all]\n[policy.rules.never]\neffect = \"deny\"\n\
+        tools = [\"s__count\"]\nwhen = \"arguments.n == 7\"\n\
+        [interceptors.check]\nurl = \"http://127.0.0.1:9/\"\nfail = \"open\"";
+    let lines = upstream.http() + "interceptors = [\"check\"]";
+    let gateway = Gateway::with("s", lines).admin("recent = 10").toml(rules).start().await;
+    assert!(gateway.modern().call("s__count", json!({ "n": 7 })).await.is_error());
+    gateway.modern().call("s__echo", json!({})).await.text();
+    let page = get(&gateway, "/calls").await;
+    let mut newest_first = Vec::new();
+    for call in page["calls"].as_array().unwrap() {
+        newest_first.push(get(&gateway, &format!("/calls/{}", call["id"].as_str().unwrap())).await);
+    }
+    let [made, refused] = &newest_first[..] else { panic!("{page}") };
+    assert_eq!(steps(refused).last(), Some(&"rules"), "{refused}");
+    let place = |step| steps(made).iter().rposition(|it| *it == step);
+    assert!(place("interceptors") > place("server"), "{made}");
+}
+
+#[tokio::test]
 async fn calls_are_kept_up_to_the_setting_and_otherwise_from_the_first_look_on() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;

@@ -1,13 +1,15 @@
 //! Calls of operators: with every gate, as the operator or with the rights of a client.
 
 use serde_json::{Value, json};
+use trunkline::telemetry::metrics::ReloadOutcome;
 
-use super::resources::post;
+use super::activity::find;
+use super::resources::{get, post};
 use super::{code, with_roles};
 use crate::support::gateway::{Builder, key_digest};
 use crate::support::upstream::Received;
 use crate::support::{
-    Client, Gateway, OauthServer, Said, Upstream, client_table, json_lines, until,
+    Client, Gateway, OauthServer, Said, Step, Upstream, client_table, json_lines, until, within,
 };
 
 const AUDIT: &str = "[audit]\nfile = \"audit.jsonl\"\n";
@@ -25,14 +27,19 @@ async fn call_by(client: &Client, body: &Value) -> Said {
 
 /// Returns the record of the last call, once there are this many.
 async fn record(gateway: &Gateway, count: usize) -> Value {
+    records(gateway, "call", count).await[count - 1].clone()
+}
+
+/// Returns the records of a kind, once there are this many.
+async fn records(gateway: &Gateway, kind: &str, count: usize) -> Vec<Value> {
     let path = gateway.folder().join("audit.jsonl");
-    let calls = || -> Vec<_> {
-        json_lines(&path).into_iter().filter(|record| record["event"] == "call").collect()
+    let found = || -> Vec<_> {
+        json_lines(&path).into_iter().filter(|record| record["event"] == kind).collect()
     };
-    until(|| calls().len() >= count).await;
-    let calls = calls();
-    assert_eq!(calls.len(), count, "{calls:#?}");
-    calls[count - 1].clone()
+    until(|| found().len() >= count).await;
+    let found = found();
+    assert_eq!(found.len(), count, "{found:#?}");
+    found
 }
 
 /// A gateway with the clients of all roles, and two others.
@@ -185,4 +192,127 @@ async fn an_operator_who_disconnects_cancels_the_call() {
         }
     }
     assert_eq!(record(&gateway, 1).await["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_before_it_begins_is_recorded_and_counted() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let body = json!({ "tool": "s__echo", "arguments": { "branch": "x" }, "as": "ci" });
+    call(&gateway, body.clone()).await;
+    let operator = call(&gateway, body.clone()).await["operator"].clone();
+    let limited = call(&gateway, body).await;
+    assert!(limited["error"]["data"]["limit"] == "client:ci", "{limited}");
+    let expired = call(&gateway, json!({ "tool": "s__echo", "as": "old" })).await;
+    assert!(expired["error"].is_object(), "{expired}");
+    let elsewhere = json!({ "tool": "s__echo", "as": "ci", "profile": "default" });
+    assert_eq!(code(&post(&gateway, "/calls", &elsewhere).await, 400), "invalid_request");
+    let refused = records(&gateway, "request", 3).await;
+    for (record, client, profile) in [
+        (&refused[0], "ci", "small"),
+        (&refused[1], "old", "default"),
+        (&refused[2], "ci", "default"),
+    ] {
+        assert_eq!(record["principal"], client, "{record}");
+        assert_eq!(record["profile"], profile, "{record}");
+        assert_eq!(record["actors"], json!([operator]), "{record}");
+        assert_eq!(
+            (&record["tool"], &record["credential"]["kind"], &record["decision"]),
+            (&json!("s__echo"), &json!("operator"), &json!("deny")),
+            "{record}"
+        );
+    }
+    let page = get(&gateway, "/clients").await;
+    let counted = &find(&page["clients"], "name", "old")["failures"];
+    assert_eq!(counted[0]["count"], 1, "{page:#}");
+}
+
+/// Makes a call by a client with a role, which another configuration replaces during the call.
+async fn lose_role(before: &str, after: &str, client: Value) {
+    let upstream = Upstream::modern().await;
+    let with = |role: &str| {
+        let builder = Gateway::with("s", upstream.http()).toml(AUDIT);
+        let builder = builder.toml(&client_table("ci", "ci-key", ""));
+        builder.toml(&client_table("acts", "acts-key", &format!("role = \"{role}\"")))
+    };
+    let gateway = with(before).start().await;
+    let acts = gateway.remote_operator().key("acts-key");
+    let body = json!({ "tool": "s__hold", "as": client });
+    let lost = async {
+        upstream.heard("tools/call", 1).await;
+        assert_eq!(gateway.reload(with(after)).await, ReloadOutcome::Applied);
+    };
+    let (said, ()) = within(async { tokio::join!(call_by(&acts, &body), lost) }).await;
+    assert_eq!(code(&said, 403), "role_needed");
+    assert!(said.body.contains("has lost its access during the call"), "{said:?}");
+    assert_eq!(record(&gateway, 1).await["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn an_operator_who_loses_the_role_cancels_its_call() {
+    lose_role("operator", "viewer", Value::Null).await;
+}
+
+#[tokio::test]
+async fn an_admin_who_becomes_an_operator_cancels_its_call_as_a_client() {
+    lose_role("admin", "operator", json!("ci")).await;
+}
+
+/// Makes a call with this text of arguments.
+async fn send(gateway: &Gateway, arguments: &str) -> Said {
+    let body = format!("{{\"tool\":\"s__echo\",\"arguments\":{arguments}}}");
+    let ask = gateway.operator().http("POST", "/api/v1/calls").body(body);
+    ask.header("content-type", "application/json").send().await.said().await
+}
+
+#[tokio::test]
+async fn numbers_of_arguments_and_results_keep_all_their_digits() {
+    let upstream = Upstream::modern().await;
+    upstream.does("echo", |_| {
+        let id = "\"structuredContent\":{\"id\":123456789012345678901}";
+        vec![Step::Raw(format!("{{\"resultType\":\"complete\",\"content\":[],{id}}}"))]
+    });
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let said = send(&gateway, "{\n\"id\": 123456789012345678901}").await;
+    assert_eq!(said.status, 200, "{said:?}");
+    assert!(said.body.contains("\"id\":123456789012345678901"), "{said:?}");
+    let heard = &upstream.calls()[0].text;
+    assert!(heard.contains("123456789012345678901") && !heard.contains('\n'), "{heard}");
+}
+
+#[tokio::test]
+async fn arguments_are_an_object_that_is_not_nested_too_deeply() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    for wrong in ["7".to_owned(), format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200))] {
+        assert_eq!(code(&send(&gateway, &wrong).await, 400), "invalid_request", "{wrong}");
+    }
+    assert_eq!(upstream.calls().len(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_logs_in_as_itself_takes_calls_as_a_client() {
+    let server = OauthServer::before(Upstream::modern().await).await;
+    server.gives("own", json!({ "expires_in": 3600 }));
+    server.takes("own", &["list", "call"]);
+    let settings = "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"mine\"";
+    let gateway = Gateway::with("s", server.lines("s", settings))
+        .toml(&client_table("ci", "ci-key", ""))
+        .start()
+        .await;
+    let made = call(&gateway, json!({ "tool": "s__echo", "as": "ci" })).await;
+    assert_eq!(made["error"], json!(null), "{made}");
+}
+
+#[tokio::test]
+async fn a_server_that_has_listed_is_not_blamed_for_an_unknown_tool() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", format!("{}\n[servers.s.oauth]", upstream.http()))
+        .server("down", "url = \"http://127.0.0.1:9/\"")
+        .toml(&client_table("ci", "ci-key", ""))
+        .start()
+        .await;
+    let unknown = call(&gateway, json!({ "tool": "s__none", "as": "ci" })).await;
+    let message = unknown["error"]["message"].as_str().unwrap();
+    assert!(message.contains("s__none"), "{unknown}");
 }
