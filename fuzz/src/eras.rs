@@ -4,13 +4,12 @@
 //! For any other JSON, the rewrites still turn valid JSON into valid JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use trunkline::call::{
     Abilities, Call, Client, Context, Endpoint, ErrorBody, Notice, Params, Principal, Question,
-    ResultBody, ResultType, Trace,
+    ResultBody, ResultType,
 };
 use trunkline::era::tasks::form;
 use trunkline::era::tasks::rename::{TaskIdPlace, rename};
@@ -153,23 +152,8 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
     let capabilities = Bytes::from_static(br#"{"roots":{}}"#);
     let client = Client::new(version, Some(Bytes::from_static(INFO)), capabilities);
     let token = params.meta().ok().and_then(|meta| meta.progress_token);
-    let context = Context {
-        principal: Principal::Anonymous,
-        grants: None,
-        tokens: None,
-        endpoint: Endpoint::default(),
-        session: None,
-        sent: None,
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        peer: None,
-        transport: "http1",
-        client: Arc::new(client),
-        log: None,
-        progress_token: token,
-        trace: Trace::default(),
-        headers: Arc::default(),
-        audit: None,
-    };
+    let assumed = Context::assumed(Principal::Anonymous, None, Endpoint::default());
+    let context = Context { client: Arc::new(client), progress_token: token, ..assumed };
     Call { method: Method::ToolsCall, params, context, input: None }
 }
 
