@@ -20,6 +20,7 @@ mod edited;
 mod export;
 mod help;
 mod import;
+mod json;
 mod key;
 mod login;
 mod logs;
@@ -36,7 +37,6 @@ mod trial;
 mod why;
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,7 +50,8 @@ use crate::child::{SandboxCommand, run_guardian, run_launcher};
 use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigFaults, ConfigSource, SystemEnvironment};
-use crate::text::{error_chain, escape_controls, escape_invisible, is_invisible};
+use crate::text::{error_chain, escape_controls, escape_invisible};
+use json::{escape_json, json_text};
 
 /// An MCP gateway: one URL in front of many MCP servers
 ///
@@ -458,28 +459,6 @@ fn printable(text: &str) -> String {
     escape_invisible(&escape_controls(text))
 }
 
-/// Returns a document for standard output.
-fn json_text(document: &serde_json::Value) -> String {
-    escape_json(&format!("{document:#}\n"))
-}
-
-/// Escapes the characters of a JSON text that a terminal obeys or hides. They are within strings:
-/// the rest of a JSON text has none.
-fn escape_json(json: &str) -> String {
-    let mut text = String::new();
-    for c in json.chars() {
-        if c != '\n' && (c.is_control() || is_invisible(c) || matches!(c, '\u{2028}' | '\u{2029}'))
-        {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(text, "\\u{unit:04x}");
-            }
-        } else {
-            text.push(c);
-        }
-    }
-    text
-}
-
 fn write_to_stderr(text: &str) {
     // If standard error is gone, there is nowhere to report it.
     let _ = std::io::stderr().write_all(text.as_bytes());
@@ -491,19 +470,5 @@ fn write_to_stdout(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => report_error(&error),
         _ => ExitCode::SUCCESS,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::json_text;
-
-    #[test]
-    fn a_document_has_no_character_that_a_terminal_obeys() {
-        let text = "a\u{9b}31m\u{7f}\u{202e}\u{2028}\u{e0041}ü\n";
-        let document = serde_json::json!({ "text": text });
-        let shown = json_text(&document);
-        assert!(shown.contains(r"a\u009b31m\u007f\u202e\u2028\udb40\udc41ü\n"), "{shown}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
     }
 }

@@ -78,21 +78,6 @@ fn two_clients(builder: Builder) -> Builder {
 /// Returns the context of calls by a Modern client that can list roots.
 fn context(principal: Principal, address: IpAddr) -> Context {
     let client = call::Client::new(ProtocolVersion::LATEST_MODERN, None, r#"{"roots":{}}"#.into());
-    Context {
-        principal,
-        grants: None,
-        tokens: None,
-        endpoint: call::Endpoint::default(),
-        session: None,
-        sent: None,
-        address,
-        peer: None,
-        transport: "http1",
-        client: Arc::new(client),
-        log: None,
-        progress_token: None,
-        trace: call::Trace::default(),
-        headers: Arc::default(),
-        audit: None,
-    }
+    let assumed = Context::assumed(principal, None, call::Endpoint::default());
+    Context { address, client: Arc::new(client), ..assumed }
 }

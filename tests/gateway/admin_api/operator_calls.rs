@@ -261,7 +261,8 @@ async fn an_admin_who_becomes_an_operator_cancels_its_call_as_a_client() {
 /// Makes a call with this text of arguments.
 async fn send(gateway: &Gateway, arguments: &str) -> Said {
     let body = format!("{{\"tool\":\"s__echo\",\"arguments\":{arguments}}}");
-    let ask = gateway.operator().http("POST", "/api/v1/calls").body(body);
+    let operator = gateway.operator();
+    let ask = operator.http("POST", "/api/v1/calls").body(body);
     ask.header("content-type", "application/json").send().await.said().await
 }
 

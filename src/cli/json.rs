@@ -1,0 +1,41 @@
+//! JSON documents on standard output.
+
+use std::fmt::Write as _;
+
+use crate::text::is_invisible;
+
+/// Returns a document for standard output.
+pub(super) fn json_text(document: &serde_json::Value) -> String {
+    escape_json(&format!("{document:#}\n"))
+}
+
+/// Escapes the characters of a JSON text that a terminal obeys or hides. They are within strings:
+/// the rest of a JSON text has none.
+pub(super) fn escape_json(json: &str) -> String {
+    let mut text = String::new();
+    for c in json.chars() {
+        if c != '\n' && (c.is_control() || is_invisible(c) || matches!(c, '\u{2028}' | '\u{2029}'))
+        {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::json_text;
+
+    #[test]
+    fn a_document_has_no_character_that_a_terminal_obeys() {
+        let text = "a\u{9b}31m\u{7f}\u{202e}\u{2028}\u{e0041}ü\n";
+        let document = serde_json::json!({ "text": text });
+        let shown = json_text(&document);
+        assert!(shown.contains(r"a\u009b31m\u007f\u202e\u2028\udb40\udc41ü\n"), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
+    }
+}
