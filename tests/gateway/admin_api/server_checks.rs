@@ -98,8 +98,8 @@ async fn the_process_of_a_test_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let upstream = Upstream::legacy().await;
-    let script = format!("echo $$ >> {}; exec {}", pids.display(), upstream.program());
-    let lines = format!("command = \"sh\"\nargs = [\"-c\", '''{script}''']\n");
+    let script = format!("echo $$ >> {}\n{}", pids.display(), upstream.program());
+    let lines = format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\n");
     let gateway = Gateway::with("s", lines).start().await;
     assert_eq!(test(&gateway, "", &json!({})).await["has_passed"], true);
     let text = std::fs::read_to_string(&pids).unwrap();
