@@ -201,8 +201,12 @@ impl BackwardLines {
                 self.part.truncate(at + 1);
                 break;
             }
-            self.part.clear();
+            if self.part.len() > MAX_LINE_BYTES {
+                self.skip_part();
+                break;
+            }
             if !self.read_before()? {
+                self.part.clear();
                 break;
             }
         }
@@ -210,31 +214,39 @@ impl BackwardLines {
         Ok(())
     }
 
-    /// Returns the next line without its line end. One that is too long is empty.
+    /// Returns the next line without its line end. A line that is too long is empty, in one piece or
+    /// in several.
     fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut is_too_long = false;
         loop {
             let content = self.part.len().saturating_sub(1);
             let before = self.part.get(..content).unwrap_or_default();
             if let Some(at) = memchr::memrchr(b'\n', before) {
-                let line = self.part.get(at + 1..content).unwrap_or_default().to_vec();
+                let mut line = self.part.get(at + 1..content).unwrap_or_default().to_vec();
+                if line.len() > MAX_LINE_BYTES {
+                    line.clear();
+                }
                 self.part.truncate(at + 1);
                 self.end = self.start + self.part.len() as u64;
-                return Ok(Some(if is_too_long { Vec::new() } else { line }));
+                return Ok(Some(line));
             }
             if self.part.len() > MAX_LINE_BYTES {
-                is_too_long = true;
-                // The line end stays.
-                self.part = vec![b'\n'];
+                self.skip_part();
+                return Ok(Some(Vec::new()));
             }
             if !self.read_before()? {
-                let line = self.part.get(..self.part.len().saturating_sub(1)).unwrap_or_default();
+                let line = self.part.get(..content).unwrap_or_default();
                 let line = (!self.part.is_empty()).then(|| line.to_vec());
                 self.part.clear();
                 self.end = 0;
-                return Ok(line.map(|line| if is_too_long { Vec::new() } else { line }));
+                return Ok(line);
             }
         }
+    }
+
+    /// Leaves out the part, and ends the rest of its line before it: that is no record.
+    fn skip_part(&mut self) {
+        self.part = vec![b'\n'];
+        self.end = self.start + 1;
     }
 
     /// Reads the bytes before the part. Returns false at the beginning of the file.
@@ -258,94 +270,4 @@ const CHUNK_BYTES: u64 = 64 << 10;
 const MAX_LINE_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: PageLimits = PageLimits { records: 3, bytes: 1 << 20, searched: 1 << 20 };
-
-    fn numbers(page: &AuditPage) -> Vec<u64> {
-        page.records.iter().map(|record| record["seq"].as_u64().unwrap()).collect()
-    }
-
-    fn record(number: u64) -> String {
-        let client = if number.is_multiple_of(2) { "ann" } else { "bob" };
-        let seconds = number % 60;
-        format!(
-            "{{\"seq\":{number},\"time\":\"2026-11-28T10:00:{seconds:02}.5Z\",\"event\":\"call\",\
-             \"principal\":\"{client}\",\"tool\":\"s__t\",\"decision\":\"allow\"}}\n"
-        )
-    }
-
-    #[test]
-    fn pages_go_back_through_all_files_also_if_they_are_renamed_meanwhile() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let files = [path("log"), path("log.1"), path("log.2")];
-        fs::write(&files[1], [record(1), "no record\n".to_owned(), record(2)].concat()).unwrap();
-        let newest = [record(3), record(4), record(5), record(6), "{\"seq\":7,".to_owned()];
-        fs::write(&files[0], newest.concat()).unwrap();
-        let filter = AuditFilter::default();
-        let page = read_page(&files, &filter, None, LIMITS).unwrap();
-        assert_eq!(numbers(&page), [6, 5, 4], "the last line is incomplete");
-        fs::rename(&files[1], &files[2]).unwrap();
-        fs::rename(&files[0], &files[1]).unwrap();
-        fs::write(&files[0], record(8)).unwrap();
-        let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
-        let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
-        assert_eq!(numbers(&page), [3, 2, 1]);
-        let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
-        let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
-        assert_eq!((numbers(&page), page.next), (vec![], None));
-        let gone = AuditCursor { inode: 1, offset: 7 };
-        assert_eq!(read_page(&files, &filter, Some(gone), LIMITS).unwrap(), AuditPage::default());
-    }
-
-    #[test]
-    fn a_filter_finds_its_records_and_ends_at_the_known_ones() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = [folder.path().join("log")];
-        let operation = "{\"seq\":21,\"time\":\"2026-11-28T10:00:21Z\",\"event\":\"operation\",\
-            \"operation\":\"reload\",\"actor\":{\"kind\":\"operator\",\"name\":\"client ops\"},\
-            \"outcome\":\"ok\"}\n";
-        let all: Vec<_> = (1..=20).map(record).chain([operation.to_owned()]).collect();
-        fs::write(&files[0], all.concat()).unwrap();
-        let some = |text: &str| Some(text.to_owned());
-        let time = |text: &str| Some(text.parse().unwrap());
-        let all = AuditFilter::default;
-        for (filter, expected) in [
-            (AuditFilter { client: some("ann"), ..all() }, vec![20, 18, 16]),
-            (AuditFilter { client: some("client ops"), ..all() }, vec![21]),
-            (AuditFilter { tool: some("s__t"), ..all() }, vec![20, 19, 18]),
-            (AuditFilter { tool: some("other"), ..all() }, vec![]),
-            (AuditFilter { server: some("s"), ..all() }, vec![]),
-            (AuditFilter { decision: some("ok"), ..all() }, vec![21]),
-            (AuditFilter { kind: some("reload"), ..all() }, vec![21]),
-            (AuditFilter { until: time("2026-11-28T10:00:03Z"), ..all() }, vec![2, 1]),
-            (AuditFilter { since: time("2026-11-28T10:00:20Z"), ..all() }, vec![21, 20]),
-            (AuditFilter { after: Some(19), ..all() }, vec![21, 20]),
-        ] {
-            let page = read_page(&files, &filter, None, LIMITS).unwrap();
-            assert_eq!(numbers(&page), expected, "{filter:?}");
-            assert_eq!(page.newest, Some(21), "{filter:?}");
-        }
-    }
-
-    #[test]
-    fn each_limit_ends_a_page_and_long_lines_are_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = [folder.path().join("log")];
-        let long = format!("{{\"seq\":2,\"x\":\"{}\"}}\n", "y".repeat(MAX_LINE_BYTES + 1));
-        fs::write(&files[0], [record(1), long, record(3)].concat()).unwrap();
-        let all = AuditFilter::default();
-        let wide = PageLimits { searched: u64::MAX, ..LIMITS };
-        assert_eq!(numbers(&read_page(&files, &all, None, wide).unwrap()), [3, 1]);
-        for limits in [
-            PageLimits { records: 1, ..wide },
-            PageLimits { bytes: 1, ..wide },
-            PageLimits { searched: 1, ..wide },
-        ] {
-            let page = read_page(&files, &all, None, limits).unwrap();
-            assert_eq!((numbers(&page), page.next.is_some()), (vec![3], true), "{limits:?}");
-        }
-    }
-}
+mod tests;

@@ -46,15 +46,15 @@ pub struct FaultEntry {
 
 /// A fault that has just occurred.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::upstream) struct NewFault<'a> {
+pub(crate) struct NewFault<'a> {
     /// The state that it leads to.
-    pub(in crate::upstream) state: &'static str,
+    pub(crate) state: &'static str,
     /// The owner of the instance; `None` for the main one.
-    pub(in crate::upstream) owner: Option<&'a str>,
+    pub(crate) owner: Option<&'a str>,
     /// The reason, without secrets.
-    pub(in crate::upstream) text: &'a str,
+    pub(crate) text: &'a str,
     /// Time of the next start.
-    pub(in crate::upstream) next_retry: Option<SystemTime>,
+    pub(crate) next_retry: Option<SystemTime>,
 }
 
 impl Journals {
@@ -64,7 +64,7 @@ impl Journals {
     }
 
     /// Forgets the servers that a configuration does not have.
-    pub(in crate::upstream) fn keep_configured(&self, config: &Config) {
+    pub(crate) fn keep_configured(&self, config: &Config) {
         let is_there = |name: &ServerName| config.servers.iter().any(|it| it.name == *name);
         self.0.lock().retain(|name, _| is_there(name));
     }
@@ -72,7 +72,7 @@ impl Journals {
 
 impl ServerJournal {
     /// Notes a fault. A fault that occurred before is counted.
-    pub(in crate::upstream) fn note_fault(&self, fault: NewFault<'_>) {
+    pub(crate) fn note_fault(&self, fault: NewFault<'_>) {
         let NewFault { state, owner, text, next_retry } = fault;
         let (text, owner) =
             (clip(text, MAX_FAULT_BYTES), owner.map(|it| clip(it, MAX_FAULT_BYTES)));

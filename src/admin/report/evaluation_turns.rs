@@ -7,7 +7,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 /// Makes one evaluation at a time.
 #[derive(Debug)]
-pub(in crate::admin) struct EvaluationTurns(Arc<Semaphore>);
+pub(crate) struct EvaluationTurns(Arc<Semaphore>);
 
 impl Default for EvaluationTurns {
     fn default() -> Self {
@@ -20,7 +20,7 @@ impl EvaluationTurns {
     ///
     /// # Cancel safety
     /// An evaluation that has begun cannot be stopped: it keeps its turn until it ends.
-    pub(in crate::admin) async fn evaluate<T: Send + 'static>(
+    pub(crate) async fn evaluate<T: Send + 'static>(
         &self,
         evaluation: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {

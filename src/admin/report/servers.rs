@@ -168,7 +168,7 @@ fn sandbox_warning(member: &SnapshotServer) -> Option<String> {
     sandbox_gap(&member.config).map(str::to_owned)
 }
 
-pub(in crate::admin) fn breaker_status(breaker: &Breaker) -> BreakerStatus {
+pub(crate) fn breaker_status(breaker: &Breaker) -> BreakerStatus {
     let status = |state| BreakerStatus { state, failures: 0, until: None };
     match breaker.view(clock::now()) {
         BreakerView::Closed { failures } => BreakerStatus { failures, ..status("closed") },
@@ -243,19 +243,19 @@ fn list_dependence(known: DependenceVerdict) -> ListDependenceStatus {
     ListDependenceStatus { verdict, since }
 }
 
-pub(in crate::admin) fn era(spoken: Era) -> ServerEra {
+pub(crate) fn era(spoken: Era) -> ServerEra {
     match spoken {
         Era::Legacy => ServerEra::Legacy,
         Era::Modern => ServerEra::Modern,
     }
 }
 
-pub(in crate::admin) fn last_error(error: &(SystemTime, String)) -> LastError {
+pub(crate) fn last_error(error: &(SystemTime, String)) -> LastError {
     let (at, message) = error;
     LastError { at: time(*at), message: message.clone() }
 }
 
-pub(in crate::admin) fn server_state(state: &LifeState) -> ServerState {
+pub(crate) fn server_state(state: &LifeState) -> ServerState {
     match state {
         LifeState::Idle => ServerState::Idle,
         LifeState::Connecting => ServerState::Connecting,
@@ -267,7 +267,7 @@ pub(in crate::admin) fn server_state(state: &LifeState) -> ServerState {
     }
 }
 
-pub(in crate::admin) fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
+pub(crate) fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
     let wait = view.next_try()?.saturating_duration_since(clock::now());
     Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
 }

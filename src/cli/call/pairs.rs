@@ -8,15 +8,15 @@ use serde_json::value::{RawValue, to_raw_value};
 /// A text that is not `KEY=VALUE`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: expected KEY=VALUE")]
-pub(in crate::cli) struct PairError {
+pub(crate) struct PairError {
     text: String,
 }
 
 /// The arguments by their names, as they are written: numbers keep all their digits.
-pub(in crate::cli) type ArgumentPairs = BTreeMap<String, Box<RawValue>>;
+pub(crate) type ArgumentPairs = BTreeMap<String, Box<RawValue>>;
 
 /// Reads `KEY=VALUE`: a value is JSON if it can be read as such, and a text otherwise.
-pub(in crate::cli) fn read_pairs(pairs: &[String]) -> Result<ArgumentPairs, PairError> {
+pub(crate) fn read_pairs(pairs: &[String]) -> Result<ArgumentPairs, PairError> {
     let read = |pair: &String| {
         let fault = || PairError { text: pair.clone() };
         let (key, value) = pair.split_once('=').ok_or_else(fault)?;

@@ -33,7 +33,7 @@ struct ExpectedName {
 }
 
 /// Prints the names that the last word may have, one a line. The words are those after the program.
-pub(in crate::cli) fn print_names(words: &[String]) -> ExitCode {
+pub(crate) fn print_names(words: &[String]) -> ExitCode {
     let command = Cli::command();
     let Some(expected) = find_expected_name(&command, words) else { return ExitCode::SUCCESS };
     let variable = || std::env::var_os("TRUNKLINE_CONFIG").map(PathBuf::from);

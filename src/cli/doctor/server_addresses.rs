@@ -52,8 +52,9 @@ pub(super) fn addresses_of(server: &Arc<ServerConfig>) -> Vec<ServerAddress> {
             let of_document = document.map(|(key, url, refusal)| {
                 let http = http_config(api, url);
                 // Credentials are for the API alone.
-                let bare = |http| HttpConfig { headers: Vec::new(), aws: None, ..http };
-                address(key, if base.is_some() { bare(http) } else { http }, refusal)
+                let without_credentials =
+                    |http| HttpConfig { headers: Vec::new(), aws: None, ..http };
+                address(key, if base.is_some() { without_credentials(http) } else { http }, refusal)
             });
             let of_base =
                 base.map(|url| address("base_url", http_config(api, url), RefusalMeaning::Usual));

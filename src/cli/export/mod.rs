@@ -99,7 +99,7 @@ struct WriteOptions {
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   trunkline export --client cursor                     # show what would change
-  trunkline export --client cursor --write --replace   # without imported servers
+  trunkline export --client cursor --write --replace  # no imported server
   trunkline export --client cursor --undo              # restore the file";
 
 pub(super) fn run(args: &ExportArgs) -> ExitCode {

@@ -3,9 +3,9 @@
 use crate::cli::FailureExit;
 
 /// A failing exit code, and its meaning.
-pub(in crate::cli) struct ExitMeaning {
-    pub(in crate::cli) exit: FailureExit,
-    pub(in crate::cli) meaning: &'static str,
+pub(crate) struct ExitMeaning {
+    pub(crate) exit: FailureExit,
+    pub(crate) meaning: &'static str,
 }
 
 impl ExitMeaning {
@@ -15,7 +15,7 @@ impl ExitMeaning {
 }
 
 /// Every failing exit code. Constants of the same number have one meaning each.
-pub(in crate::cli) const EXIT_MEANINGS: &[ExitMeaning] = &[
+pub(crate) const EXIT_MEANINGS: &[ExitMeaning] = &[
     ExitMeaning::new(
         crate::cli::FAILURE_EXIT,
         "findings: a failed call, a refusal, a fault that needs an operator; or a failure while running",

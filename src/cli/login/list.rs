@@ -22,7 +22,7 @@ use crate::cli::{
 /// login, 2 for an invalid command line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = LOGINS_EXAMPLES)]
-pub(in crate::cli) struct LoginsArgs {
+pub(crate) struct LoginsArgs {
     #[command(flatten)]
     gateway: GatewayOption,
     #[command(flatten)]
@@ -63,7 +63,7 @@ struct RevokedText {
 }
 
 /// Runs the command.
-pub(in crate::cli) fn run(args: LoginsArgs) -> ExitCode {
+pub(crate) fn run(args: LoginsArgs) -> ExitCode {
     let gateway = args.gateway.or_file(args.file);
     let path = match &args.revoke {
         None => "/logins".to_owned(),

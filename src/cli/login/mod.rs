@@ -44,7 +44,7 @@ use crate::oauth::{BrowserAnswer, GrantBook, GrantOwner, LoginFault, begin_termi
 ///
 /// Prints a link, and waits for a login through it in a browser of this machine.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct LoginArgs {
+pub(crate) struct LoginArgs {
     #[command(flatten)]
     config: ConfigOption,
     /// The server, by its name in the configuration
@@ -74,7 +74,7 @@ enum LoginError {
     NotKept,
 }
 
-pub(in crate::cli) fn log_in(args: &LoginArgs) -> ExitCode {
+pub(crate) fn log_in(args: &LoginArgs) -> ExitCode {
     let common = CommonArgs { config: args.config.clone(), listen: None, log: None };
     let config = match common.read_config() {
         Ok(config) => config,
@@ -106,7 +106,7 @@ pub(in crate::cli) fn log_in(args: &LoginArgs) -> ExitCode {
 
 /// Describes the servers that require a person's login, for `trunkline check`: the person, and the
 /// link. `/status` shows the existing logins.
-pub(in crate::cli) fn describe_logins(config: &Config) -> Vec<String> {
+pub(crate) fn describe_logins(config: &Config) -> Vec<String> {
     let base = browser_url(config, Some(config.gateway.listen));
     let connect = base
         .map(|base| format!("{}{}", base.as_str().trim_end_matches('/'), GrantBook::CONNECT_PATH));
@@ -148,7 +148,7 @@ pub(in crate::cli) fn describe_logins(config: &Config) -> Vec<String> {
 /// Returns warnings of `trunkline check` about clients with answers that arrive at the callback of
 /// all servers. If the authorization server does not name itself (`iss`), the gateway cannot
 /// distinguish them (RFC 9700, 4.4).
-pub(in crate::cli) fn find_shared_callbacks(config: &Config) -> Vec<String> {
+pub(crate) fn find_shared_callbacks(config: &Config) -> Vec<String> {
     let has_login = |oauth: &OauthConfig| oauth.grant == GrantKind::AuthorizationCode;
     let logins = config.servers.iter().filter(|server| server.oauth().is_some_and(has_login));
     if logins.clone().count() < 2 {
@@ -173,7 +173,7 @@ pub(in crate::cli) fn find_shared_callbacks(config: &Config) -> Vec<String> {
 
 /// Describes the issuers with relayed logins, for `trunkline check`: the address for clients, and
 /// the authorization server at which their redirect URIs must be registered.
-pub(in crate::cli) fn describe_relayed_logins(config: &Config) -> Vec<String> {
+pub(crate) fn describe_relayed_logins(config: &Config) -> Vec<String> {
     let base = browser_url(config, Some(config.gateway.listen));
     let base = base.as_ref().map_or("", |base| base.as_str().trim_end_matches('/'));
     let relayed = config.issuers.iter().filter(|issuer| issuer.relays_logins());

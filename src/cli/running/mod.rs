@@ -22,7 +22,7 @@ use url::Url;
 use super::{BareFile, print_error, report_error};
 use crate::admin::API_PATH;
 use connection::RunningGateway;
-pub(in crate::cli) use error::RunningGatewayError;
+pub(crate) use error::RunningGatewayError;
 pub(crate) use events::{EventReader, GatewayEvent};
 
 /// The gateway that a command asks.
@@ -74,7 +74,7 @@ impl GatewayOption {
 
     /// Uses this file of the command line in place of the option.
     #[must_use]
-    pub(in crate::cli) fn or_file(self, file: impl Into<BareFile>) -> Self {
+    pub(crate) fn or_file(self, file: impl Into<BareFile>) -> Self {
         match file.into().path {
             Some(config) => Self { config, ..self },
             None => self,

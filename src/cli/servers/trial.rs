@@ -26,7 +26,7 @@ use crate::cli::{
 /// server, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = TEST_EXAMPLES)]
-pub(in crate::cli) struct TestArgs {
+pub(crate) struct TestArgs {
     #[command(flatten)]
     gateway: GatewayOption,
     /// The server: NAME of [servers.NAME]
@@ -65,7 +65,7 @@ struct TrialStepText {
     text: String,
 }
 
-pub(in crate::cli) fn test(args: &TestArgs) -> ExitCode {
+pub(crate) fn test(args: &TestArgs) -> ExitCode {
     let arguments = match read_pairs(&args.arguments) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -8,7 +8,7 @@ use crate::identity::ClientAccess;
 use crate::snapshot::Snapshot;
 
 /// The caller of a name.
-pub(in crate::pipeline) enum NamedCaller {
+pub(crate) enum NamedCaller {
     /// A client without credentials.
     Anonymous,
     /// A user of an issuer, with rights that only its token has.
@@ -26,7 +26,7 @@ pub(in crate::pipeline) enum NamedCaller {
 
 impl NamedCaller {
     /// Finds a caller by `NAME`, `ISSUER:SUBJECT` or `anonymous`.
-    pub(in crate::pipeline) fn find(snapshot: &Snapshot, name: &str) -> Self {
+    pub(crate) fn find(snapshot: &Snapshot, name: &str) -> Self {
         if name == Principal::Anonymous.as_str() {
             return Self::Anonymous;
         }
@@ -43,7 +43,7 @@ impl NamedCaller {
     }
 
     /// Returns the refusal that every request of the caller gets, if there is one.
-    pub(in crate::pipeline) fn refusal(&self, config: &Config) -> Option<Failure> {
+    pub(crate) fn refusal(&self, config: &Config) -> Option<Failure> {
         match self {
             Self::Anonymous if config.authenticates() => Some(Failure::KeyMissing),
             Self::Client { access, .. } if !access.has_credential => Some(Failure::KeyExpired),
@@ -53,7 +53,7 @@ impl NamedCaller {
 }
 
 /// Returns the first profile that a principal may use.
-pub(in crate::pipeline) fn usual_profile(snapshot: &Snapshot, who: &Principal) -> String {
+pub(crate) fn usual_profile(snapshot: &Snapshot, who: &Principal) -> String {
     let own = snapshot.config.profiles.iter().map(|profile| profile.name.as_str());
     let mut all = std::iter::once(ProfileName::DEFAULT).chain(own);
     let usable = all.find(|profile| snapshot.identity.allows(who, profile));

@@ -54,7 +54,7 @@ impl SandboxPermissions {
         }
         let mut table = InlineTable::new();
         for (kind, paths) in &self.paths {
-            table.insert(*kind, quote_list(paths).into());
+            table.insert(*kind, quote_list(paths));
         }
         for grant in &self.grants {
             table.insert(*grant, Value::from(true));

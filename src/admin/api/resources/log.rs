@@ -99,9 +99,10 @@ pub(crate) fn watch_lines(request: &EndpointRequest) -> EndpointAnswer {
     let filter = LineFilter::of(request)?;
     let past = past_limit(request, 0)?;
     let tail = LogTail::of_process().unwrap_or_default();
-    let mut live = tail.observe(past, |line| filter.matches(line)).map_err(too_many_observers)?;
+    let mut observed =
+        tail.observe(past, |line| filter.matches(line)).map_err(too_many_observers)?;
     let events = stream! {
-        while let Some(item) = live.next().await {
+        while let Some(item) = observed.next().await {
             match item {
                 LiveItem::Item(line) if filter.matches(&line.item) => {
                     yield record_event(&line_document(&line));

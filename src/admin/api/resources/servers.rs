@@ -1,7 +1,7 @@
 //! Servers: their state, and the actions on them.
 
-pub(in crate::admin::api) mod history;
-pub(in crate::admin::api) mod trials;
+pub(crate) mod history;
+pub(crate) mod trials;
 
 use std::sync::Arc;
 
