@@ -127,9 +127,10 @@ impl Gateway {
         let is_legacy = context.client.version.era() == Era::Legacy;
         let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
         // An operator who calls as a client sees no lists that only its login reveals.
-        let account = match context.by_operator {
-            true => None,
-            false => self.snapshots.grants().account_of(&context.principal),
+        let account = if context.by_operator {
+            None
+        } else {
+            self.snapshots.grants().account_of(&context.principal)
         };
         let endpoint = context.endpoint.clone();
         ViewKey { endpoint, abilities, era, account, ..ViewKey::default() }

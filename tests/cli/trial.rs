@@ -103,18 +103,17 @@ fn references_neither_run_programs_nor_read_files() {
 
 #[test]
 fn a_secret_is_hidden_wherever_the_server_prints_it() {
-    let server = r#"import json,os,sys
-name = os.environ["TOKEN"]
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked: continue
-    lists = {"tools": [{"name": name, "inputSchema": {"type": "object"}}]}
-    info = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": "1"}}
-    known = {"initialize": info, "tools/list": lists}.get(asked["method"])
-    answer = {"result": known} if known else {"error": {"code": -32601, "message": "no"}}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
-"#;
-    let command = ["--env", "TOKEN=hunter2-hunter2", "--", "python3", "-c", server];
+    let server = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+    case "$line" in
+        *'"initialize"'*) answer='"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"'$TOKEN'","version":"1"}}' ;;
+        *'"tools/list"'*) answer='"result":{"tools":[{"name":"'$TOKEN'","inputSchema":{"type":"object"}}]}' ;;
+        *) answer='"error":{"code":-32601,"message":"no"}' ;;
+    esac
+    [ -z "$id" ] || printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$answer"
+done"#;
+    let command = ["--env", "TOKEN=hunter2-hunter2", "--", "sh", "-c", server];
     for format in [&["try"][..], &["try", "--json"]] {
         let said = trunkline(&[format, &command].concat()).exits_with(DONE).said();
         assert!(said.contains("***") && !said.contains("hunter2"), "{said}");

@@ -245,7 +245,7 @@ mod tests {
         ring.push(0, 1, 1);
         ring.push(0, 2, 1);
         let mut live = ring.observe(1, |_| true).unwrap();
-        for item in 0..=(MAX_QUEUED_ITEMS as u32) {
+        for item in 0..=u32::try_from(MAX_QUEUED_ITEMS).unwrap() {
             ring.push(0, 10 + item, 1);
         }
         let next = async |live: &mut LiveItems<u32>| live.next().await.unwrap();

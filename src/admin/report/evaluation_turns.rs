@@ -37,7 +37,7 @@ impl EvaluationTurns {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
 
     use futures_util::FutureExt as _;
 
@@ -46,7 +46,7 @@ mod tests {
     #[tokio::test]
     async fn an_evaluation_whose_client_has_left_keeps_its_turn_until_it_ends() {
         let turns = EvaluationTurns::default();
-        let (end, ended) = channel::<()>();
+        let (end, ended) = sync_channel::<()>(1);
         let first = turns.evaluate(move || ended.recv());
         assert!(first.boxed().now_or_never().is_none(), "it has begun, and its client leaves");
         assert_eq!(turns.0.available_permits(), 0, "it has the turn");

@@ -120,8 +120,13 @@ pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
         } else {
             (newest, Some(newest.to_string()), MAX_NEW_RECORDS)
         };
-        std::thread::sleep(POLL_INTERVAL);
+        pause();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command has no runtime here")]
+fn pause() {
+    std::thread::sleep(POLL_INTERVAL);
 }
 
 impl RecordQuery {

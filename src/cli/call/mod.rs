@@ -148,10 +148,8 @@ fn print_report(report: &ReportText, is_printed: bool) -> ExitCode {
         print_error(&describe_questions(&result.input_requests));
         return FAILURE_EXIT.into_code();
     }
-    let written = match is_printed {
-        true => ExitCode::SUCCESS,
-        false => write_to_stdout(&describe_result(result)),
-    };
+    let written =
+        if is_printed { ExitCode::SUCCESS } else { write_to_stdout(&describe_result(result)) };
     if !result.is_error {
         return written;
     }
@@ -186,10 +184,16 @@ fn describe_result(result: &ResultText) -> String {
     text
 }
 
+/// Returns true if the text of a value keeps each digit.
+fn is_written_as(value: &Value, raw: &RawValue) -> bool {
+    let written = value.to_string();
+    written == raw.get()
+}
+
 /// Returns a value with its members on lines of their own, unless that changes its numbers.
 fn describe_json(raw: &RawValue) -> String {
     match serde_json::from_str::<Value>(raw.get()) {
-        Ok(value) if value.to_string() == raw.get() => format!("{value:#}"),
+        Ok(value) if is_written_as(&value, raw) => format!("{value:#}"),
         _ => raw.get().to_owned(),
     }
 }

@@ -34,13 +34,13 @@ pub(crate) fn scan_servers(
 ) -> Result<Vec<KnownElement>, ExitCode> {
     let config = checked.config;
     let asked = ask_running_gateway(gateway, source, "/scan");
-    let (report, is_same_file) = match asked.map_err(|error| report_unanswered(&error))? {
-        Some(document) => (read_document(&document)?, is_running(checked.source, gateway)?),
-        None => {
+    let (report, is_same_file) =
+        if let Some(document) = asked.map_err(|error| report_unanswered(&error))? {
+            (read_document(&document)?, is_running(checked.source, gateway)?)
+        } else {
             let listed = with_listed_servers(config.clone(), |it| ScanReport::of(it));
             (listed.map_err(|error| report_error(&error))?, true)
-        }
-    };
+        };
     print_unlisted(&report.unlisted);
     for name in unknown_servers(config, &report) {
         print_error(&format!("servers.{name}: the running gateway does not have it"));

@@ -84,9 +84,10 @@ fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
     };
     print_unlisted(&listing.unlisted);
     let unused = UnusedTools { listing: &listing, usage: &usage, denied: &denied };
-    let text = match args.json {
-        true => json_text(&unused.to_json(args.days)),
-        false => unused.describe(args.days, since),
+    let text = if args.json {
+        json_text(&unused.to_json(args.days))
+    } else {
+        unused.describe(args.days, since)
     };
     let exit = write_to_stdout(&text);
     Ok(if listing.unlisted.is_empty() { exit } else { FAILURE_EXIT.into_code() })

@@ -18,7 +18,7 @@ use url::form_urlencoded::Serializer;
 
 use super::columns::wrap_text;
 use super::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
-use super::{UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout};
+use super::{UNREACHABLE_EXIT, escape_json, json_text, print_error, printable, write_to_stdout};
 
 /// Show the log of the running gateway, or its calls, and follow them
 ///
@@ -206,14 +206,15 @@ fn follow_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
                 print_error(&format!("{missed} {kind} are missing: there are too many to read"));
                 return ControlFlow::Continue(());
             }
-            GatewayEvent::Record(record) if args.json => format!("{record}\n"),
-            GatewayEvent::Record(record) => match (kind.describe)(&record) {
-                Some(text) => text.lines(),
-                None => {
+            GatewayEvent::Record(record) if args.json => escape_json(&format!("{record}\n")),
+            GatewayEvent::Record(record) => {
+                if let Some(text) = (kind.describe)(&record) {
+                    text.lines()
+                } else {
                     is_other_version = true;
                     return ControlFlow::Break(());
                 }
-            },
+            }
         };
         is_read = std::io::stdout().write_all(text.as_bytes()).is_ok();
         if is_read { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

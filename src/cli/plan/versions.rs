@@ -181,7 +181,7 @@ impl VersionText {
 pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {
     let number = args.number;
     let body = json!({ "days": args.days, "version": number });
-    let document = match post(&args.gateway, "/configuration/plan", body) {
+    let document = match post(&args.gateway, "/configuration/plan", &body) {
         Ok(document) => document,
         Err(exit) => return exit,
     };
@@ -200,13 +200,13 @@ pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {
         Err(exit) => return exit,
     }
     let body = json!({ "digest": digest, "wait": args.wait });
-    match post(&args.gateway, &format!("/configuration/rollback/{number}"), body) {
+    match post(&args.gateway, &format!("/configuration/rollback/{number}"), &body) {
         Ok(document) => report_rollback(number, &document),
         Err(exit) => exit,
     }
 }
 
-fn post(gateway: &GatewayOption, path: &str, body: Value) -> Result<Value, ExitCode> {
+fn post(gateway: &GatewayOption, path: &str, body: &Value) -> Result<Value, ExitCode> {
     let request = GatewayRequest { method: Method::POST, path, body: Some(body.to_string()) };
     gateway.request(&request).map_err(|error| report_unanswered(&error))
 }

@@ -45,9 +45,9 @@ where
             let document: Value = serde_json::from_slice(&event.data)
                 .map_err(|_| "an event is not a document".to_owned())?;
             let event = match event.event.as_deref() {
-                Some(b"missed") => {
-                    GatewayEvent::Missed(document["missed"].as_u64().unwrap_or_default())
-                }
+                Some(b"missed") => GatewayEvent::Missed(
+                    document.get("missed").and_then(Value::as_u64).unwrap_or_default(),
+                ),
                 _ => GatewayEvent::Record(document),
             };
             if on_event(event).is_break() {

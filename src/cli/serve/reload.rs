@@ -124,7 +124,7 @@ impl Reloader {
 
     async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadReport> {
         let _turn = self.one_at_a_time.lock().await;
-        self.reload_in_turn(&cause).await
+        Box::pin(self.reload_in_turn(&cause)).await
     }
 
     /// Reads the file and applies it, while no other reload does.

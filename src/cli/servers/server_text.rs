@@ -1,5 +1,7 @@
 //! The state of one server, in sentences.
 
+use std::fmt::Write as _;
+
 use serde::Deserialize;
 
 /// The part of a server's state that is printed.
@@ -56,7 +58,7 @@ impl ServerStateText {
         let by = self.disabled.as_ref().map_or("an operator", |it| it.by.as_str());
         let mut text = format!("{name} is disabled by {by}: clients do not see its tools");
         if *in_flight > 0 {
-            text.push_str(&format!(", and {in_flight} call(s) in flight finish"));
+            let _ = write!(text, ", and {in_flight} call(s) in flight finish");
         }
         if self.disabled.as_ref().is_some_and(|it| !it.survives_restart) {
             text.push_str("; a restart of the gateway enables it (gateway.state_dir is not set)");

@@ -67,7 +67,8 @@ pub(super) fn run(args: TopArgs) -> ExitCode {
             Err(error) => report_unanswered(&error),
         };
     }
-    if !args.once && !(stdin().is_terminal() && stdout().is_terminal()) {
+    let is_terminal = stdin().is_terminal() && stdout().is_terminal();
+    if !args.once && !is_terminal {
         print_error("top needs a terminal: use --once for one frame as text, or --json");
         return WRONG_USE.into_code();
     }

@@ -61,7 +61,8 @@ impl TopScreen<'_> {
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         self.draw(&mut buffer, Chrome::Without);
         let lines = buffer.content.chunks(usize::from(width.max(1)));
-        let lines = lines.map(|cells| cells.iter().map(|cell| cell.symbol()).collect::<String>());
+        let lines =
+            lines.map(|cells| cells.iter().map(ratatui::buffer::Cell::symbol).collect::<String>());
         let mut text: Vec<_> = lines.map(|line| line.trim_end().to_owned()).collect();
         while text.last().is_some_and(String::is_empty) {
             text.pop();
@@ -166,13 +167,12 @@ impl TopScreen<'_> {
             TopPage::Details => "q quit  esc back  s sort".to_owned(),
             TopPage::Help => "q quit  esc back".to_owned(),
             TopPage::Servers => {
-                let mut keys = format!("q quit  ? help  s sort: {}", state.order.as_str());
-                if !state.filter.is_empty() {
-                    keys.push_str(&format!("  / filter: {}", state.filter));
+                let filter = if state.filter.is_empty() {
+                    "filter  ↑↓ enter details".to_owned()
                 } else {
-                    keys.push_str("  / filter  ↑↓ enter details");
-                }
-                keys
+                    format!("filter: {}", state.filter)
+                };
+                format!("q quit  ? help  s sort: {}  / {filter}", state.order.as_str())
             }
         }
     }

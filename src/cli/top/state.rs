@@ -169,9 +169,9 @@ impl TopState {
             rows.iter().position(|(server, _)| Some(&server.name) == self.selected.as_ref());
         let last = rows.len().saturating_sub(1);
         let wanted = match (code, place) {
-            (KeyCode::Home | KeyCode::Char('g'), _) => 0,
+            (KeyCode::Home | KeyCode::Char('g'), _)
+            | (KeyCode::Down | KeyCode::Up | KeyCode::Char('j' | 'k'), None) => 0,
             (KeyCode::End | KeyCode::Char('G'), _) => last,
-            (KeyCode::Down | KeyCode::Up | KeyCode::Char('j' | 'k'), None) => 0,
             (KeyCode::Down | KeyCode::Char('j'), Some(place)) => place + 1,
             (KeyCode::Up | KeyCode::Char('k'), Some(place)) => place.saturating_sub(1),
             (KeyCode::PageDown, place) => place.unwrap_or_default() + PAGE_ROWS,

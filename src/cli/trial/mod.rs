@@ -58,7 +58,8 @@ pub(super) struct TryArgs {
 const TRY_EXAMPLES: &str = "\
 Examples:
   trunkline try -- trunkline example clock
-  trunkline try --allow write=. -- npx -y @modelcontextprotocol/server-filesystem .
+  trunkline try --allow write=. -- \\
+      npx -y @modelcontextprotocol/server-filesystem .
   trunkline try --add time -- uvx mcp-server-time";
 
 /// Fault of the options.
@@ -130,9 +131,10 @@ fn judge_sandbox(server: &Arc<ServerConfig>) -> Result<Vec<String>, ExitCode> {
 fn conclude(args: &TryArgs, report: &TrialReport) -> ExitCode {
     let name = args.add.clone().unwrap_or_else(|| suggest_name(&args.command));
     let line = add_line(args, &name);
-    let text = match args.json {
-        true => report.to_json(),
-        false => report.describe() + &describe_addition(args, report, &line),
+    let text = if args.json {
+        report.to_json()
+    } else {
+        report.describe() + &describe_addition(args, report, &line)
     };
     let written = write_to_stdout(&text);
     if !report.is_fine() {

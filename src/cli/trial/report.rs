@@ -119,12 +119,11 @@ impl TrialReport {
                 &self.shown(&tool.signature),
             ));
         }
-        match self.scan.findings.is_empty() {
-            true => text.push_str("\nThe scan of its definitions has no findings.\n"),
-            false => {
-                text.push_str("\nFindings:\n");
-                text.push_str(&self.secrets.hide_in(&describe_findings(&self.scan.findings)));
-            }
+        if self.scan.findings.is_empty() {
+            text.push_str("\nThe scan of its definitions has no findings.\n")
+        } else {
+            text.push_str("\nFindings:\n");
+            text.push_str(&self.secrets.hide_in(&describe_findings(&self.scan.findings)));
         }
     }
 }

@@ -166,12 +166,11 @@ impl Gateway {
         if !self.audit.is_on() {
             return;
         }
-        let notes = match request.sender {
-            Some(sender) => audit_notes(sender),
-            None => {
-                let credential = AuditCredential { kind: kind_of_refused(failure), id: None };
-                AuditNotes::new(credential, Arc::default())
-            }
+        let notes = if let Some(sender) = request.sender {
+            audit_notes(sender)
+        } else {
+            let credential = AuditCredential { kind: kind_of_refused(failure), id: None };
+            AuditNotes::new(credential, Arc::default())
         };
         let principal = request.sender.map(|sender| sender.principal().as_str());
         self.audit_refusal_of((principal, &notes), request, failure);

@@ -99,11 +99,11 @@ impl SetQuotas {
         let own = self.find_own(who, holder);
         let describe = || Some(holder.describe());
         let servers = self.servers.iter().map(|(server, quota)| {
-            charged(ServerRates::limit_name(server, None), describe(), quota)
+            charged(&ServerRates::limit_name(server, None), describe(), *quota)
         });
         let tools = self.tools.iter().flat_map(|(server, tools)| {
             tools.iter().map(move |(tool, quota)| {
-                charged(ServerRates::limit_name(server, Some(tool)), describe(), quota)
+                charged(&ServerRates::limit_name(server, Some(tool)), describe(), *quota)
             })
         });
         let each: Vec<_> = servers.chain(tools).collect();
@@ -122,10 +122,10 @@ impl SetQuotas {
             Principal::User(_) | Principal::Anonymous => None,
         };
         let of_client =
-            of_client.map(|(name, quota)| charged(format!("client:{name}"), None, quota));
+            of_client.map(|(name, quota)| charged(&format!("client:{name}"), None, *quota));
         let of_issuer = who.issuer().and_then(|issuer| {
             let quota = self.issuers.get(issuer)?;
-            Some(charged(format!("issuer:{issuer}"), Some(holder.describe()), quota))
+            Some(charged(&format!("issuer:{issuer}"), Some(holder.describe()), *quota))
         });
         of_client.into_iter().chain(of_issuer).collect()
     }
@@ -137,20 +137,20 @@ impl SetQuotas {
         let (server, tool) = (&target.server, target.tool_name());
         let of_tool = tool.and_then(|tool| self.tools.get(server)?.get(tool));
         if let Some(quota) = of_tool {
-            found.push(charged(ServerRates::limit_name(server, tool), describe(), quota));
+            found.push(charged(&ServerRates::limit_name(server, tool), describe(), *quota));
         }
         if let Some(quota) = self.servers.get(server) {
-            found.push(charged(ServerRates::limit_name(server, None), describe(), quota));
+            found.push(charged(&ServerRates::limit_name(server, None), describe(), *quota));
         }
         found.extend(self.find_own(&context.principal, &holder));
         let profile = context.endpoint.profile();
         if let Some(quota) = self.profiles.get(profile) {
-            found.push(charged(format!("profile:{profile}"), None, quota));
+            found.push(charged(&format!("profile:{profile}"), None, *quota));
         }
         found
     }
 }
 
-fn charged(limit: String, holder: Option<String>, quota: &DailyQuota) -> ChargedQuota {
+fn charged(limit: &str, holder: Option<String>, quota: DailyQuota) -> ChargedQuota {
     ChargedQuota { limit: format!("quota:{limit}"), holder, most: quota.calls() }
 }

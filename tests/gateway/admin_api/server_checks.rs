@@ -214,7 +214,7 @@ async fn the_result_of_a_test_is_bounded() {
     let upstream = Upstream::modern().await;
     for (name, bytes) in [("large", 200 << 10), ("huge", 5 << 20)] {
         let schema = json!({ "name": name, "inputSchema": { "type": "object" } });
-        upstream.tool(&schema, move |_| vec![Step::text(&"x".repeat(bytes))]);
+        upstream.tool(&schema, move |_| vec![Step::text("x".repeat(bytes))]);
     }
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let large = test(&gateway, "?tool=large", &json!({})).await;

@@ -201,7 +201,7 @@ mod tests {
         let now = clock::real_now();
         observers.look(now);
         observers.add(call("a"));
-        observers.look(now + OBSERVATION_LEASE - Duration::from_secs(1));
+        observers.look(now + OBSERVATION_LEASE / 2);
         assert_eq!(ids(&observers), ["a"]);
         observers.look(now + OBSERVATION_LEASE * 2);
         assert!(ids(&observers).is_empty() && observers.is_on());

@@ -78,7 +78,7 @@ impl ReloadControl for Reloader {
     }
 
     async fn versions(&self) -> Result<Vec<ConfigVersion>, VersionError> {
-        self.with_history(|history| history.list()).await
+        self.with_history(super::history::ConfigHistory::list).await
     }
 
     async fn version(&self, number: u64) -> Result<VersionDocument, VersionError> {
@@ -88,7 +88,7 @@ impl ReloadControl for Reloader {
         let (before, after) = (self.report.shown_text(), show_configuration(&source));
         let mut diff = diff_configurations(&source.name, &before, &after);
         if diff.is_empty() && version.digest != self.report.loaded_digest() {
-            diff = "only a hidden value changes\n".to_owned();
+            "only a hidden value changes\n".clone_into(&mut diff);
         }
         Ok(VersionDocument { version, text: after, diff, references: find_references(&text) })
     }
@@ -140,7 +140,8 @@ impl Reloader {
             Err(EditedFileError::Changed { .. }) => return Err(PlanError::Outdated.into()),
             written => written?,
         };
-        let report = self.reload_in_turn(&ReloadCause::Plan(Box::new(planned), actor)).await;
+        let cause = ReloadCause::Plan(Box::new(planned), actor);
+        let report = Box::pin(self.reload_in_turn(&cause)).await;
         let is_applied = report.as_ref().is_some_and(|report| {
             matches!(report.outcome, ReloadOutcome::Applied | ReloadOutcome::Unchanged)
         });

@@ -133,7 +133,7 @@ fn measure(report: &StatusReport) -> Activity {
         connections: metrics.open_connections().value(),
         parked: metrics.parked().value(),
         bucket_bounds: BUCKET_BOUNDS,
-        requests: request_activity(metrics.request_totals()),
+        requests: request_activity(&metrics.request_totals()),
         failures: failure_statuses(metrics.failure_counts()),
         servers: configured.filter_map(|config| server_activity(&snapshot, config)).collect(),
     }
@@ -154,7 +154,7 @@ fn server_activity(snapshot: &Snapshot, config: &ServerConfig) -> Option<ServerA
         instance_count: 0,
         in_flight: 0,
         queued: 0,
-        requests: request_activity(RequestTotals::default()),
+        requests: request_activity(&RequestTotals::default()),
         tool_tokens: None,
         breaker: None,
         last_error: None,
@@ -177,7 +177,7 @@ fn running_activity(snapshot: &Snapshot, member: &SnapshotServer) -> ServerActiv
         instance_count: view.instance_count,
         in_flight: gate.map_or(0, |gate| gate.in_flight()),
         queued: gate.map_or(0, |gate| gate.queued()),
-        requests: request_activity(member.metrics.request_totals()),
+        requests: request_activity(&member.metrics.request_totals()),
         tool_tokens: Some(tokens).filter(|tokens| *tokens > 0),
         breaker: limits.and_then(|limits| limits.breaker()).map(|breaker| breaker_status(breaker)),
         last_error: view.last_error.as_ref().map(last_error).map(shorten_error),
@@ -191,10 +191,16 @@ fn shorten_error(error: LastError) -> LastError {
     LastError { message, ..error }
 }
 
-fn request_activity(totals: RequestTotals) -> RequestActivity {
+fn request_activity(totals: &RequestTotals) -> RequestActivity {
     let RequestTotals { calls, failed, refused, durations } = totals;
     let HistogramSnapshot { buckets, sum, .. } = durations;
-    RequestActivity { calls, failed, refused, seconds: sum, buckets: buckets.to_vec() }
+    RequestActivity {
+        calls: *calls,
+        failed: *failed,
+        refused: *refused,
+        seconds: *sum,
+        buckets: buckets.to_vec(),
+    }
 }
 
 /// Returns the counts for a document.
