@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 120] = [
+const TESTS: [(&str, &str, &str); 121] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -42,6 +42,11 @@ const TESTS: [(&str, &str, &str); 120] = [
         "gateway.drain",
         "tests/cli/serve.rs",
         "a_call_longer_than_the_drain_time_is_cut_and_the_exit_is_clean",
+    ),
+    (
+        "admin.recent",
+        "tests/gateway/admin_api/calls.rs",
+        "calls_are_kept_up_to_the_setting_and_otherwise_from_the_first_look_on",
     ),
     (
         "gateway.failed_logins",

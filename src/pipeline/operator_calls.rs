@@ -115,6 +115,13 @@ struct EarlyCall<'a> {
     profile: &'a str,
 }
 
+/// A call with its parameters.
+struct ReadCall<'a> {
+    operator: &'a CallingOperator,
+    request: &'a OperatorCall,
+    params: Params,
+}
+
 /// The caller of a call, and its rights.
 struct AssumedCaller {
     principal: Principal,
@@ -155,7 +162,10 @@ impl Gateway {
             result: None,
             error: None,
         };
-        match self.make_call(snapshot, caller, endpoint, (operator, request)).await? {
+        let params = Params::parse(Some(describe_params(request).into()));
+        let params = params.map_err(|fault| OperatorCallError::Invalid(fault.into()))?;
+        let read = ReadCall { operator, request, params };
+        match self.make_call(snapshot, caller, endpoint, read).await {
             Ok(Answer::Result(result)) => report.result = serde_json::from_slice(result.raw()).ok(),
             Ok(Answer::Error(error)) => report.error = read_json(error.raw()),
             Err(error) => report.error = Some(error),
@@ -169,11 +179,9 @@ impl Gateway {
         snapshot: Arc<Snapshot>,
         caller: AssumedCaller,
         endpoint: Endpoint,
-        made: (&CallingOperator, &OperatorCall),
-    ) -> Result<Result<Answer, Value>, OperatorCallError> {
-        let (operator, request) = made;
-        let params = Params::parse(Some(describe_params(request).into()));
-        let params = params.map_err(|fault| OperatorCallError::Invalid(fault.into()))?;
+        read: ReadCall<'_>,
+    ) -> Result<Answer, Value> {
+        let ReadCall { operator, request, params } = read;
         let address = address_of(operator);
         let scoped =
             ScopedCaller { principal: &caller.principal, grants: caller.grants.as_deref() };
@@ -185,7 +193,7 @@ impl Gateway {
             let profile = endpoint.profile();
             let early = EarlyCall { operator, request, caller: &caller, profile };
             self.record_early_refusal(&snapshot, early, &failure);
-            return Ok(Err(describe_failure(&failure)));
+            return Err(describe_failure(&failure));
         }
         let context = make_context(&snapshot, operator, caller, endpoint);
         let _session = OperatorSession { gateway: Arc::clone(self), id: context.session.clone() };
@@ -194,10 +202,10 @@ impl Gateway {
         let limit = MAX_RESULT_BYTES;
         let hold =
             |bytes| if bytes > limit { Err(InnerCallFault::TooLarge { limit }) } else { Ok(()) };
-        Ok(await_answer(&mut active, hold).await.map_err(|fault| match fault {
+        await_answer(&mut active, hold).await.map_err(|fault| match fault {
             InnerCallFault::Failed(failure) => describe_failure(&failure),
             fault @ InnerCallFault::TooLarge { .. } => json!({ "message": fault.to_string() }),
-        }))
+        })
     }
 
     /// Records that a call was refused before it began, like a request of a client. With a required
@@ -258,7 +266,15 @@ fn make_context(
     let address = operator.address.unwrap_or(assumed.address);
     // The client's own instances of servers may be logged in, or keep its state.
     let session = by_operator.then(next_session);
-    Context { client, address, session, audit, by_operator, transport: TRANSPORT, ..assumed }
+    Context {
+        client,
+        address,
+        session,
+        audit,
+        by_operator,
+        transport: OPERATOR_TRANSPORT,
+        ..assumed
+    }
 }
 
 /// Returns the notes for the audit record: the caller is its principal, and an operator who calls as
@@ -325,7 +341,7 @@ fn read_json(raw: &[u8]) -> Option<Value> {
 }
 
 /// The transport of these calls in the access log.
-const TRANSPORT: &str = "admin";
+const OPERATOR_TRANSPORT: &str = "admin";
 /// Limit of the bytes of a profile's name in the record of a refusal.
 const MAX_PROFILE_BYTES: usize = 256;
 /// Limit of the bytes of a result.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_stream::stream;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use http::HeaderValue;
 use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Response};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -20,13 +20,13 @@ use crate::downstream::{Body, with_events};
 use crate::telemetry::TooManyObserversError;
 
 use super::problem::{ApiProblem, ProblemCode};
-use super::request::{EndpointAnswer, EndpointRequest};
+use super::request::EndpointRequest;
 
 /// Answers with a stream of events.
 pub(super) fn answer_events(
     request: &EndpointRequest,
     events: impl Stream<Item = Bytes> + Send + 'static,
-) -> EndpointAnswer {
+) -> Response<Body> {
     let drain = request.report.mcp.drain().clone();
     let mut access = request.watch_access();
     let lasting = stream! {
@@ -48,7 +48,7 @@ pub(super) fn answer_events(
     };
     let mut response = with_events(Body::stream(lasting));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    response
 }
 
 /// Encodes a record.

@@ -147,7 +147,7 @@ fn configured_names(kind: NameKind, config: &Path) -> Vec<String> {
 /// Asks the running gateway for its tools.
 fn tool_names(config: PathBuf) -> Vec<String> {
     let gateway = GatewayOption::of_config(config);
-    let answer = gateway.request_within(&GatewayRequest::get("/tools/names"), PATIENCE);
+    let answer = gateway.request_within(&GatewayRequest::get("/tools/names"), COMPLETION_PATIENCE);
     let document = answer.unwrap_or_default();
     let names = document.get("names").and_then(Value::as_array);
     let names = names.into_iter().flatten().filter_map(Value::as_str);
@@ -160,7 +160,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Time limit for the answer of the gateway: a user waits.
-const PATIENCE: Duration = Duration::from_millis(700);
+const COMPLETION_PATIENCE: Duration = Duration::from_millis(700);
 /// Limit of the names that a shell shows.
 const MAX_NAMES: usize = 10_000;
 

@@ -91,7 +91,9 @@ impl TopScreen<'_> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         if let Some(measured) = self.measured {
             let first = flow(&title_parts(measured), width);
-            first.iter().for_each(|line| page.write(line, bold));
+            for line in &first {
+                page.write(line, bold);
+            }
             for line in flow(&total_parts(measured), width) {
                 page.write(&line, Style::new());
             }
@@ -155,7 +157,9 @@ impl TopScreen<'_> {
         };
         for line in lines {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-            flow_with(&words, width, " ").iter().for_each(|line| page.write(line, Style::new()));
+            for line in &flow_with(&words, width, " ") {
+                page.write(line, Style::new());
+            }
         }
     }
 
@@ -256,7 +260,9 @@ impl PageWriter<'_> {
     }
 
     fn write_all(&mut self, lines: &[&str]) {
-        lines.iter().for_each(|line| self.write(line, Style::new()));
+        for line in lines {
+            self.write(line, Style::new());
+        }
     }
 
     /// Writes the last line, over everything else.

@@ -120,7 +120,7 @@ impl TrialReport {
             ));
         }
         if self.scan.findings.is_empty() {
-            text.push_str("\nThe scan of its definitions has no findings.\n")
+            text.push_str("\nThe scan of its definitions has no findings.\n");
         } else {
             text.push_str("\nFindings:\n");
             text.push_str(&self.secrets.hide_in(&describe_findings(&self.scan.findings)));

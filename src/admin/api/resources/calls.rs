@@ -164,7 +164,7 @@ pub(crate) fn watch_calls(request: &EndpointRequest) -> EndpointAnswer {
             }
         }
     };
-    answer_events(request, events)
+    Ok(answer_events(request, events))
 }
 
 /// Returns the wanted number of past records.

@@ -112,7 +112,7 @@ pub(crate) fn watch_lines(request: &EndpointRequest) -> EndpointAnswer {
             }
         }
     };
-    answer_events(request, events)
+    Ok(answer_events(request, events))
 }
 
 fn line_document(numbered: &Numbered<LogLine>) -> LogLineDocument {

@@ -50,7 +50,7 @@ fn drawn(width: u16, height: u16, state: &TopState, fault: Option<&str>) -> Vec<
     terminal.draw(|frame| frame.render_widget(&screen, frame.area())).unwrap();
     let buffer = terminal.backend().buffer();
     let lines = buffer.content.chunks(usize::from(width));
-    lines.map(|cells| cells.iter().map(|cell| cell.symbol()).collect()).collect()
+    lines.map(|cells| cells.iter().map(ratatui::buffer::Cell::symbol).collect()).collect()
 }
 
 fn key(code: KeyCode) -> KeyEvent {

@@ -186,9 +186,9 @@ fn running_activity(snapshot: &Snapshot, member: &SnapshotServer) -> ServerActiv
     }
 }
 
-fn shorten_error(error: LastError) -> LastError {
-    let message = escape_controls(&one_line(&error.message, MAX_ERROR_CHARS));
-    LastError { message, ..error }
+fn shorten_error(mut error: LastError) -> LastError {
+    error.message = escape_controls(&one_line(&error.message, MAX_ERROR_CHARS));
+    error
 }
 
 fn request_activity(totals: &RequestTotals) -> RequestActivity {
