@@ -26,6 +26,8 @@ struct Offices {
     /// Its tokens are accepted, and its groups have no roles.
     guests: Issuer,
     gateway: Gateway,
+    /// A server that is gone would make each refresh wait.
+    _upstream: Upstream,
 }
 
 impl Offices {
@@ -40,7 +42,7 @@ impl Offices {
             .toml(&guests.table("guests", "groups_claim = \"groups\""))
             .start()
             .await;
-        Self { staff, guests, gateway }
+        Self { staff, guests, gateway, _upstream: upstream }
     }
 
     fn client(&self, token: &str) -> Client {
