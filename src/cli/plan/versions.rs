@@ -45,7 +45,7 @@ pub(crate) struct HistoryArgs {
 /// ones, and files that the configuration names, such as certificates, stay as they are.
 ///
 /// Exit codes: 0 if the version is applied, or runs already, 1 if not, 2 for an invalid command line,
-/// or without --yes where nobody can be asked, 3 if no gateway answers.
+/// or without a terminal and --yes, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = HISTORY_EXAMPLES)]
 pub(crate) struct RollbackArgs {
@@ -211,7 +211,7 @@ fn post(gateway: &GatewayOption, path: &str, body: &Value) -> Result<Value, Exit
     gateway.request(&request).map_err(|error| report_unanswered(&error))
 }
 
-/// Asks at the terminal. Without one, there is nobody to ask.
+/// Asks at the terminal; without one, `--yes` is needed.
 fn confirm(number: u64) -> Result<bool, ExitCode> {
     if !io::stdin().is_terminal() {
         print_error("standard input is no terminal: add --yes to apply exactly this");
@@ -226,7 +226,7 @@ fn confirm(number: u64) -> Result<bool, ExitCode> {
 fn print_question(text: &str) {
     use io::Write as _;
     let mut terminal = io::stderr();
-    // If standard error is gone, there is nobody to ask, and the answer is no.
+    // If standard error is gone, the question is not seen, and the answer is no.
     let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
 }
 

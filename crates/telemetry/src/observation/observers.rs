@@ -112,7 +112,7 @@ impl CallObservers {
         self.renew(now);
     }
 
-    /// Ends a lease that is over, unless somebody observes.
+    /// Ends a lease that is over, unless there are observers.
     fn end_lease(&self, now: Instant) {
         let mut lease = self.lease.lock();
         if lease.until.is_some_and(|until| until <= now) && self.calls.observers() == 0 {
