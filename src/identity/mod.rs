@@ -22,14 +22,17 @@ mod resource;
 mod tokens;
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use tokio::time::sleep;
 use url::Url;
 
 use crate::call::{Failure, Grants, Principal, ProfileName, RequestFault};
+use crate::clock;
 use crate::config::{ClientConfig, Config, IssuerName, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
@@ -452,6 +455,14 @@ impl Credential {
     /// Returns the principal's grants, if there are any.
     pub fn grants(&self) -> Option<&Arc<Grants>> {
         self.grants.as_ref()
+    }
+}
+
+/// Waits until a credential has expired; for ever for one that does not expire.
+pub async fn wait_for_expiry(expiry: Option<Duration>) {
+    match expiry {
+        Some(expiry) => sleep(expiry.saturating_sub(clock::unix_now())).await,
+        None => pending().await,
     }
 }
 

@@ -12,12 +12,11 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, header};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use crate::call::{Failure, PeerAddress, Principal, ProfileName};
 use crate::clock;
 use crate::config::{AdminRole, Config};
-use crate::identity::{ClientCertificate, Credential, Unidentified};
+use crate::identity::{ClientCertificate, Credential, Unidentified, wait_for_expiry};
 use crate::listener::LocalUser;
 use crate::pipeline::{EntryCredentials, Gateway};
 use crate::snapshot::Snapshot;
@@ -221,15 +220,9 @@ impl OperatorWatch {
             }
             let expiry = snapshot.identity.expiry(credential);
             drop(snapshot);
-            let expired = async {
-                match expiry {
-                    Some(expiry) => sleep(expiry.saturating_sub(clock::unix_now())).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 loaded = self.loads.changed() => if loaded.is_err() { pending().await },
-                () = expired => {}
+                () = wait_for_expiry(expiry) => {}
             }
         }
     }

@@ -7,15 +7,13 @@ use std::time::SystemTime;
 use http::uri::Authority;
 use http::{HeaderMap, Request, Response, Uri, header};
 use tokio::sync::watch;
-use tokio::time::sleep;
 use url::Url;
 
 use crate::call::PeerAddress;
 use crate::call::{
     Endpoint, Failure, Principal, ProfileName, RequestFault, TokenFault, TokenSource,
 };
-use crate::clock;
-use crate::identity::{ClientCertificate, Credential, KeyWait, Unidentified};
+use crate::identity::{ClientCertificate, Credential, KeyWait, Unidentified, wait_for_expiry};
 use crate::pipeline::EntryCredentials;
 use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
@@ -199,15 +197,9 @@ impl AccessWatch {
             }
             let expiry = snapshot.identity.expiry(credential).filter(|_| !lasts);
             drop(snapshot);
-            let expired = async {
-                match expiry {
-                    Some(expiry) => sleep(expiry.saturating_sub(clock::unix_now())).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 loaded = self.caller.loads.changed() => if loaded.is_err() { pending().await },
-                () = expired => {}
+                () = wait_for_expiry(expiry) => {}
             }
         }
     }
