@@ -43,49 +43,43 @@ impl Meter {
         Self { pids: vec![std::process::id()] }
     }
 
-    /// The CPU time of all threads so far.
+    /// Returns the CPU time so far, including threads that have ended. A process that is gone counts
+    /// nothing.
     pub fn cpu(&self) -> Duration {
-        self.pids.iter().map(|pid| threads(*pid).max(ticks(*pid))).sum()
+        self.pids.iter().map(|pid| cpu_time(*pid).unwrap_or_default()).sum()
     }
 
     /// The resource usage, with `cpu` as the CPU time of the counted part.
     pub fn usage(&self, cpu: Duration) -> Usage {
-        let sum = |line: &str| self.pids.iter().filter_map(|pid| memory(*pid, line)).sum();
-        Usage { cpu, memory: sum("VmRSS:"), peak: sum("VmHWM:") }
+        let mut usage = Usage { cpu, memory: 0, peak: 0 };
+        for pid in &self.pids {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            usage.memory += bytes_of(&status, "VmRSS:").unwrap_or(0);
+            usage.peak += bytes_of(&status, "VmHWM:").unwrap_or(0);
+        }
+        usage
     }
 }
 
-/// CPU time in nanoseconds, without threads that have ended.
-fn threads(pid: u32) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    let nanoseconds = tasks.filter_map(|task| {
-        // A thread may end between the two reads.
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanoseconds.sum())
+/// Reads the CPU-time clock of a process: nanoseconds of user and system time of all its threads.
+#[cfg(target_os = "linux")]
+fn cpu_time(pid: u32) -> Option<Duration> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    let clock = nix::time::ClockId::pid_cpu_clock_id(pid).ok()?;
+    clock.now().ok().map(Duration::from)
 }
 
-/// CPU time in ticks of the kernel's accounting, including threads that have ended.
-fn ticks(pid: u32) -> Duration {
-    let read = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may contain any character, but ends with the last parenthesis.
-        let (_, fields) = stat.rsplit_once(") ")?;
-        let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
-        Some(fields.next()?.ok()? + fields.next()?.ok()?)
-    };
-    Duration::from_millis(read().unwrap_or(0).saturating_mul(MILLIS_PER_TICK))
+/// [`Meter::new`] has failed before.
+#[cfg(not(target_os = "linux"))]
+fn cpu_time(_: u32) -> Option<Duration> {
+    None
 }
 
-fn memory(pid: u32, line: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+/// Returns a size from the text of `/proc/PID/status`.
+fn bytes_of(status: &str, line: &str) -> Option<u64> {
     let rest = status.lines().find_map(|other| other.strip_prefix(line))?;
     rest.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
 }
-
-/// Milliseconds per tick: Linux reports 100 ticks a second on every machine.
-const MILLIS_PER_TICK: u64 = 10;
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -100,8 +94,20 @@ mod tests {
         while own.cpu() == before {
             sum = std::hint::black_box(sum.wrapping_mul(31) + 1);
         }
-        let usage = own.usage(own.cpu().saturating_sub(before));
+        let usage = own.usage(own.cpu().checked_sub(before).expect("CPU time never decreases"));
         assert!(usage.cpu > Duration::ZERO && usage.peak >= usage.memory && usage.memory > 1 << 20);
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_thread_that_has_ended_still_counts() {
+        let own = Meter::own();
+        let before = own.cpu();
+        let spun = std::thread::spawn(|| {
+            let start = trunkline_core::clock::thread_cpu_time();
+            while trunkline_core::clock::thread_cpu_time() - start < Duration::from_millis(5) {}
+        });
+        spun.join().unwrap();
+        assert!(own.cpu() - before >= Duration::from_millis(5));
     }
 
     #[test]
