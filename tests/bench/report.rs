@@ -110,6 +110,15 @@ fn few_errors_are_counted_and_more_than_one_in_twenty_spoil_the_figures() {
     let banner = BANNER.replace("answers", "answers of B");
     assert!(told.starts_with(&format!("! 10 {banner}")), "{told}");
     assert!(told.contains("ok errors failed A 60 0 0 B 54 6 0"), "{told}");
+    assert!(told.contains("B: answers with isError 6, first: \"quota"), "{told}");
+    // Below the banner's share, too.
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    let few = ["--compare", &server.url, &few, "--rounds", "1", "--html", page.to_str().unwrap()];
+    let told = on_one_line(&prints(&[&few[..], &FEW].concat()));
+    assert!(!told.contains('!') && told.contains("B: answers with isError 2, first:"), "{told}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("B answers with isError") && page.contains("quota"), "{page}");
 }
 
 #[test]

@@ -157,19 +157,25 @@ fn operations(out: &mut String, contest: &Contest, tallies: &[Tally]) {
 }
 
 fn troubles(out: &mut String, contest: &Contest, tallies: &[Tally]) {
-    if tallies.iter().all(|tally| tally.troubles.is_empty()) {
+    let is_clean = |tally: &Tally| tally.troubles.is_empty() && tally.first_tool_error.is_none();
+    if tallies.iter().all(is_clean) {
         return;
     }
     out.push_str("<h2>Failures</h2>\n");
     let head = ["", "how often", "the first"].map(str::to_owned);
     let rows = contest.contenders.iter().zip(tallies).flat_map(|(contender, tally)| {
-        tally.troubles.iter().map(|(kind, (count, first))| {
-            vec![
-                format!("{} {kind}", contender.name).trim().to_owned(),
-                grouped(*count),
-                first.clone(),
-            ]
-        })
+        let row = |kind: &str, count, first: &str| {
+            let name = format!("{} {kind}", contender.name).trim().to_owned();
+            vec![name, grouped(count), first.to_owned()]
+        };
+        let errors = tally
+            .first_tool_error
+            .as_deref()
+            .map(|first| row("answers with isError", tally.whole().tool_errors, first));
+        let troubles = tally.troubles.iter();
+        let troubles: Vec<_> =
+            troubles.map(|(kind, (count, first))| row(kind, *count, first)).collect();
+        errors.into_iter().chain(troubles)
     });
     table(out, &head, rows);
 }

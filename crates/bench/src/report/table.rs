@@ -295,6 +295,11 @@ fn troubles(out: &mut String, contest: &Contest) {
             let line = format!("  {name}: {kind} {count}, first: {first}");
             let _ = write!(out, "\n{}", wrap_line(&line));
         }
+        if let Some(first) = &tally.first_tool_error {
+            let (name, count) = (&contender.name, grouped(tally.whole().tool_errors));
+            let line = format!("  {name}: answers with isError {count}, first: {first:?}");
+            let _ = write!(out, "\n{}", wrap_line(&line));
+        }
     }
 }
 
