@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::telemetry::audit::{
-    ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier, rotated_file,
+    ChainFault, ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier, rotated_file,
 };
 
 use super::{CommonArgs, print_error, report_error, write_to_stdout};
@@ -155,11 +155,19 @@ fn verify_files(
     for (_, path) in files {
         let unreadable = |source| AuditCommandError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
+        let mut needs_key = false;
         let tell = |line, fault| {
-            faults += 1;
-            print_error(&format!("{}:{line}: {fault}", path.display()));
+            // A key was configured within the file: every record behind would be one more fault.
+            needs_key |= matches!(fault, ChainFault::OtherKind { keyed: true });
+            if !needs_key {
+                faults += 1;
+                print_error(&format!("{}:{line}: {fault}", path.display()));
+            }
         };
         verifier.read_file(BufReader::new(file), tell).map_err(unreadable)?;
+        if needs_key {
+            return Err(AuditCommandError::KeyNeeded { path: path.to_owned() });
+        }
     }
     if verifier.report().records == 0 {
         faults += 1;

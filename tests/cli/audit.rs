@@ -100,6 +100,17 @@ fn a_log_is_verified_with_its_key_only_and_without_one_only_if_it_has_none() {
             "trunkline: {keyed} is chained with a key: give the file of the key with --key-file\n"
         ),
     );
+    // The key was configured within the file.
+    let mixed = path("mixed");
+    let first_plain = log.lines().next().unwrap();
+    fs::write(&mixed, format!("{first_plain}\n{second}{second}")).unwrap();
+    let missing = verify(&[&mixed]).exits_with(WRONG_USE);
+    says_only(
+        &missing,
+        &format!(
+            "trunkline: {mixed} is chained with a key: give the file of the key with --key-file\n"
+        ),
+    );
     let surplus = verify(&["--key-file", &key, &plain]).exits_with(WRONG_USE);
     says_only(
         &surplus,
