@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, Version, header};
 use http_body::Body;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
@@ -67,18 +67,20 @@ where
 pub struct ForeignHost;
 
 /// Admits a probe that was refused for its host alone. A page that sends its origin stays refused.
+/// HTTP/1.0, which load balancers still use for probes, has no Host header (RFC 9112, 3.2).
 fn admit_probe<B>(request: &mut Request<B>, refusal: AdmissionError) -> Result<(), AdmissionError> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_probe = reads && PROBE_PATHS.contains(&request.uri().path());
-    match refusal {
-        AdmissionError::ForeignHost(_)
-            if is_probe && !request.headers().contains_key(header::ORIGIN) =>
-        {
-            request.extensions_mut().insert(ForeignHost);
-            Ok(())
-        }
-        refusal => Err(refusal),
+    let for_host_alone = match refusal {
+        AdmissionError::ForeignHost(_) => true,
+        AdmissionError::MissingHost => request.version() == Version::HTTP_10,
+        _ => false,
+    };
+    if for_host_alone && is_probe && !request.headers().contains_key(header::ORIGIN) {
+        request.extensions_mut().insert(ForeignHost);
+        return Ok(());
     }
+    Err(refusal)
 }
 
 /// Builds the layers that every request passes before anything acts on it, on either listener.

@@ -98,11 +98,14 @@ async fn a_rejected_reload_is_a_reason_and_the_gateway_stays_ready() {
 
 /// Sends requests over one connection, and returns everything that comes back.
 async fn exchange(gateway: &Gateway, requests: &[(&str, &str)]) -> String {
+    let text = |(start, headers): &(&str, &str)| format!("{start} HTTP/1.1\r\n{headers}\r\n");
+    exchange_raw(gateway, &requests.iter().map(text).collect::<String>()).await
+}
+
+/// Sends this text to the admin listener, and returns everything that it answers.
+async fn exchange_raw(gateway: &Gateway, requests: &str) -> String {
     let mut socket = TcpStream::connect(gateway.running.admin.unwrap()).await.unwrap();
-    for (start, headers) in requests {
-        let request = format!("{start} HTTP/1.1\r\n{headers}\r\n");
-        socket.write_all(request.as_bytes()).await.unwrap();
-    }
+    socket.write_all(requests.as_bytes()).await.unwrap();
     let mut answers = String::new();
     within(socket.read_to_string(&mut answers)).await.unwrap();
     answers
@@ -129,6 +132,14 @@ async fn probes_answer_any_host_with_a_code_alone() {
                 assert!(answer.starts_with(&format!("HTTP/1.1 {code}\r\n")), "{host}: {answer}");
             }
         }
+        // The probe of a load balancer that speaks HTTP/1.0, without a Host header.
+        for (path, code) in [("/readyz", code), ("/healthz", "200 OK")] {
+            let answer = exchange_raw(&gateway, &format!("GET {path} HTTP/1.0\r\n\r\n")).await;
+            assert!(answer.starts_with(&format!("HTTP/1.0 {code}\r\n")), "{path}: {answer}");
+            assert!(!answer.contains("reasons"), "{path}: {answer}");
+        }
+        let answer = exchange_raw(&gateway, "GET /status HTTP/1.0\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.0 400"), "{answer}");
     }
 }
 
