@@ -105,17 +105,20 @@ async fn a_program_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn a_server_that_prints_text_and_never_a_message_is_shown_with_its_first_line() {
-    let script = "echo 'Usage: server --port PORT'; echo later; exec sleep 100";
-    let lines = format!(
-        "command = \"bash\"\nargs = [\"-c\", {script:?}]\nstart_timeout = \"1s\"\nstop_timeout = \"100ms\"\n"
-    );
-    let gateway = Gateway::with("s", lines).start().await;
-    let error = gateway.server("s").await["last_error"]["message"].to_string();
-    let expected =
-        "no response within 1s; it printed text instead of a message: Usage: server --port PORT";
-    assert!(error.contains(expected), "{error}");
-    let said = gateway.modern().call("s__echo", json!({})).await;
-    assert!(!said.body.contains("Usage"), "{said:?}");
+    for line in ["Usage: server --port PORT", r#"{"level":"info","msg":"Usage"}"#] {
+        let script = format!("echo '{line}'; echo later; exec sleep 100");
+        let lines = format!(
+            "command = \"bash\"\nargs = [\"-c\", {script:?}]\nstart_timeout = \"1s\"\nstop_timeout = \"100ms\"\n"
+        );
+        let gateway = Gateway::with("s", lines).start().await;
+        let server = gateway.server("s").await;
+        let error = server["last_error"]["message"].as_str().unwrap();
+        let expected =
+            format!("no response within 1s; it printed text instead of a message: {line}");
+        assert!(error.contains(&expected), "{error}");
+        let said = gateway.modern().call("s__echo", json!({})).await;
+        assert!(!said.body.contains("Usage"), "{said:?}");
+    }
 }
 
 #[tokio::test]

@@ -295,6 +295,8 @@ impl ChildLink {
         if line.first() != Some(&b'{') {
             return self.printed(line);
         }
+        // Many programs log JSON. It matters if no message ever follows.
+        self.first_printed.get_or_init(|| self.excerpt(line));
         if self.inbox.is_worth_a_warning() {
             tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
         }
