@@ -30,7 +30,7 @@ enum ConnectReason {
     /// Nothing listens at the address.
     Refused,
     /// No CA certificate fits: none of the system, and none of the `ca`, if there is one.
-    UnknownIssuer { ca: Option<PathBuf> },
+    UnknownIssuer { ca: CaSetting },
     /// The server's certificate has expired.
     Expired { on: Option<Date> },
     /// The server's certificate is not valid yet.
@@ -43,9 +43,26 @@ enum ConnectReason {
     Other,
 }
 
+/// The setting `ca` of a connector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CaSetting {
+    /// There is no such setting: the system's certificates count.
+    Unknown,
+    /// It is not set.
+    Unset,
+    /// The file with further certificates.
+    File(PathBuf),
+}
+
+impl CaSetting {
+    pub(crate) fn new(ca: Option<&Path>) -> Self {
+        ca.map_or(Self::Unset, |ca| Self::File(ca.to_owned()))
+    }
+}
+
 impl ConnectFault {
     /// Explains the error of a connector that trusts the certificates of `ca`, too.
-    pub(crate) fn new(uri: &Uri, ca: Option<&Path>, source: Box<dyn Error + Send + Sync>) -> Self {
+    pub(crate) fn new(uri: &Uri, ca: &CaSetting, source: Box<dyn Error + Send + Sync>) -> Self {
         let reason = find_reason(&*source, ca);
         Self { origin: origin_of(uri), reason, source }
     }
@@ -56,11 +73,14 @@ impl fmt::Display for ConnectFault {
         write!(f, "{}", self.origin)?;
         match &self.reason {
             ConnectReason::Refused => f.write_str(": connection refused: nothing listens there"),
-            ConnectReason::UnknownIssuer { ca: None } => f.write_str(
+            ConnectReason::UnknownIssuer { ca: CaSetting::Unknown } => f.write_str(
+                ": its certificate is issued by an unknown CA: install the CA in the system",
+            ),
+            ConnectReason::UnknownIssuer { ca: CaSetting::Unset } => f.write_str(
                 ": its certificate is issued by an unknown CA: name the file of the CA in `ca`, or \
                  install the CA in the system",
             ),
-            ConnectReason::UnknownIssuer { ca: Some(ca) } => write!(
+            ConnectReason::UnknownIssuer { ca: CaSetting::File(ca) } => write!(
                 f,
                 ": its certificate is issued by a CA that is neither in {} (`ca`) nor in the system",
                 ca.display()
@@ -93,7 +113,7 @@ impl Error for ConnectFault {
     }
 }
 
-fn find_reason(error: &(dyn Error + 'static), ca: Option<&Path>) -> ConnectReason {
+fn find_reason(error: &(dyn Error + 'static), ca: &CaSetting) -> ConnectReason {
     let mut next = Some(error);
     for _ in 0..MAX_CAUSES {
         let Some(cause) = next else { break };
@@ -111,7 +131,7 @@ fn find_reason(error: &(dyn Error + 'static), ca: Option<&Path>) -> ConnectReaso
     ConnectReason::Other
 }
 
-fn reason_of_tls(fault: &rustls::Error, ca: Option<&Path>) -> Option<ConnectReason> {
+fn reason_of_tls(fault: &rustls::Error, ca: &CaSetting) -> Option<ConnectReason> {
     let fault = match fault {
         rustls::Error::InvalidCertificate(fault) => fault,
         rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
@@ -120,9 +140,7 @@ fn reason_of_tls(fault: &rustls::Error, ca: Option<&Path>) -> Option<ConnectReas
         _ => return None,
     };
     Some(match fault {
-        CertificateError::UnknownIssuer => {
-            ConnectReason::UnknownIssuer { ca: ca.map(Path::to_owned) }
-        }
+        CertificateError::UnknownIssuer => ConnectReason::UnknownIssuer { ca: ca.clone() },
         CertificateError::Expired => ConnectReason::Expired { on: None },
         CertificateError::ExpiredContext { not_after, .. } => {
             let seconds = i64::try_from(not_after.as_secs()).ok();
@@ -156,7 +174,7 @@ mod tests {
 
     fn explain(error: impl Into<Box<dyn Error + Send + Sync>>, ca: Option<&str>) -> String {
         let uri: Uri = "https://user:pass@a.test:8443/secret?token=1".parse().unwrap();
-        let fault = ConnectFault::new(&uri, ca.map(Path::new), error.into());
+        let fault = ConnectFault::new(&uri, &CaSetting::new(ca.map(Path::new)), error.into());
         trunkline_core::text::error_chain(&fault)
     }
 

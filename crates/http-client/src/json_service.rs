@@ -19,6 +19,8 @@ use trunkline_core::codec::body::{BodyError, collect};
 use trunkline_core::text::error_chain;
 use trunkline_https::{NO_ENCODING, OWN_USER_AGENT, https_connector, tls_for};
 
+use crate::connect_fault::{CaSetting, ConnectFault};
+
 /// A service that receives JSON, and answers with status 200 and JSON. Redirects are not followed.
 #[derive(Debug)]
 pub struct JsonService {
@@ -75,7 +77,11 @@ impl JsonService {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| unreachable(&error))?;
         *request.headers_mut() = self.headers.clone();
-        let response = client.request(request).await.map_err(|error| unreachable(&error))?;
+        let uri = request.uri().clone();
+        let response = client.request(request).await;
+        let response = response.map_err(|error| {
+            unreachable(&ConnectFault::new(&uri, &CaSetting::Unknown, error.into()))
+        })?;
         let status = response.status();
         if status != StatusCode::OK {
             return Err(JsonServiceFault::Status { status });

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::body::ResponseBody;
-use crate::connect_fault::ConnectFault;
+use crate::connect_fault::{CaSetting, ConnectFault};
 use crate::connection::{Answered, Http1Connection, Unanswered};
 use crate::error::TransportError;
 use crate::idle::IdleConnections;
@@ -152,7 +152,9 @@ impl ConnectionPool {
         let limit = self.connect_timeout;
         let stream = timeout(limit, self.connector.clone().call(uri.clone())).await;
         let fault = |error| {
-            TransportError::Connect(ConnectFault::new(uri, self.ca.as_deref(), error).into())
+            TransportError::Connect(
+                ConnectFault::new(uri, &CaSetting::new(self.ca.as_deref()), error).into(),
+            )
         };
         let stream = stream.map_err(|_| fault(ConnectTimeoutError { limit }.into()))?;
         let stream = stream.map_err(fault)?;

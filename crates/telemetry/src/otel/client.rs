@@ -27,6 +27,8 @@ struct OtlpClientState {
     http: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// Scheme, host and port of the collector.
+    origin: String,
     /// True if the last request failed: only changes are logged, not each failure.
     failing: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl OtlpClient {
             http: HyperClient::new(connector, settings.timeout, None),
             runtime,
             headers,
+            origin: settings.endpoint.origin().ascii_serialization(),
             failing: AtomicBool::new(false),
         })))
     }
@@ -59,7 +62,8 @@ impl OtlpClient {
         match (failure, &self.0.failing) {
             (Some(reason), failing) if !failing.swap(true, Relaxed) => {
                 tracing::warn!(
-                    target: "trunkline::telemetry::otel::client", %reason, "cannot send telemetry to the OTLP endpoint"
+                    target: "trunkline::telemetry::otel::client", %reason,
+                    "cannot send telemetry to the OTLP endpoint {}", self.0.origin
                 );
             }
             (None, failing) if failing.swap(false, Relaxed) => {
