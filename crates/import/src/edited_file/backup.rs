@@ -65,8 +65,21 @@ pub(super) fn prune_backups(path: &Path, current: &[u8], max: usize) {
     let needed = backups.iter().rposition(|backup| backup.hash == hash);
     let needed = needed.map(|at| backups.swap_remove(at).path);
     backups.sort_by_key(|backup| std::cmp::Reverse(backup.number));
-    for backup in backups.iter().skip(max.saturating_sub(usize::from(needed.is_some()))) {
+    let kept = max.saturating_sub(usize::from(needed.is_some()));
+    for backup in backups.iter().skip(kept) {
         discard_backup(&backup.path);
+    }
+    let left = needed.iter().chain(backups.iter().take(kept).map(|backup| &backup.path));
+    left.for_each(|path| hide_backup(path));
+}
+
+/// Gives a backup of an earlier version [`BACKUP_MODE`]. Its mode, which was that of the file, is lost:
+/// an undo restores a file that only its owner can read.
+fn hide_backup(path: &Path) {
+    if let Ok(metadata) = fs::metadata(path)
+        && metadata.permissions().mode() & 0o077 != 0
+    {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(BACKUP_MODE));
     }
 }
 
