@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::rate::Rate;
 use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
 use crate::reader::setting::TextSetting;
@@ -32,7 +33,7 @@ impl TextSetting for DailyQuota {
     const OFF: bool = true;
     const WORD: &'static str = "daily quota";
     const EXAMPLE: &'static str = "\"1000/day\"";
-    const RULE: &'static str = "1 to 1000000000 per day";
+    const RULE: &'static str = "1 to 1000000000 per day (a `rate` limits shorter times)";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
         let digits =
@@ -44,7 +45,7 @@ impl TextSetting for DailyQuota {
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        Some(format!("{text}/day"))
+        Rate::correct_text(text).or_else(|| Some(format!("{text}/day")))
     }
 
     fn schema_pattern() -> Option<&'static str> {
@@ -56,6 +57,18 @@ impl TextSetting for DailyQuota {
 mod tests {
     use super::*;
     use crate::{Config, ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn a_quota_is_corrected_as_a_rate_is() {
+        for (text, correct) in [
+            ("1000", "1000/day"),
+            ("1000 per day", "1000/day"),
+            ("5/Days", "5/day"),
+            ("5/D", "5/d"),
+        ] {
+            assert_eq!(DailyQuota::correct_text(text).as_deref(), Some(correct), "{text}");
+        }
+    }
 
     #[test]
     fn a_quota_is_a_number_of_calls_per_day() {
