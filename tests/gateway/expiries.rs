@@ -183,6 +183,31 @@ async fn an_expired_client_ca_lets_no_expired_certificate_replace_a_valid_one() 
 }
 
 #[tokio::test]
+async fn a_ca_of_clients_is_in_the_calendar() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path(), midnight_in(20));
+    std::fs::rename(folder.path().join("leaf.pem"), folder.path().join("ca.pem")).unwrap();
+    write_pair(folder.path(), midnight_in(300));
+    let place = folder.path().display();
+    let tls = format!(
+        "tls = {{ cert = '{place}/leaf.pem', key = '{place}/leaf.key', client_ca = '{place}/ca.pem' }}"
+    );
+    let gateway = Gateway::alone().gateway(&tls).start().await;
+    let status = gateway.status().await;
+    let found = entry(&status, "gateway.tls.client_ca");
+    assert_eq!(
+        (&found["kind"], &found["state"]),
+        (&json!("client_ca"), &json!("soon")),
+        "{}",
+        status["expiries"]
+    );
+    let reasons = gateway.admin("/readyz").await.json()["reasons"].to_string();
+    assert!(reasons.contains("gateway.tls.client_ca"), "{reasons}");
+    let series = "trunkline_expiry_timestamp_seconds{kind=\"client_ca\"";
+    assert!(gateway.metrics().await.contains(series));
+}
+
+#[tokio::test]
 async fn a_setting_that_moves_to_another_line_is_no_change() {
     let folder = tempfile::tempdir().unwrap();
     write_pair(folder.path(), midnight_in(20));
