@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use http::Method;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
@@ -56,6 +56,9 @@ pub(super) struct ReloadArgs {
     /// Wait until each server has listed its tools or failed
     #[arg(long)]
     wait: bool,
+    /// Print the gateway's answer as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const PLAN_EXAMPLES: &str = "\
@@ -161,6 +164,9 @@ pub(super) fn reload(args: ReloadArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let Ok(answer) = ReloadText::deserialize(&document) else { return report_other_version() };
+    if args.json {
+        return answer.print_document(&document);
+    }
     for fault in &answer.faults {
         print_error(&printable(fault));
     }
@@ -168,9 +174,23 @@ pub(super) fn reload(args: ReloadArgs) -> ExitCode {
         "applied" => write_to_stdout("the configuration is applied\n"),
         "unchanged" => write_to_stdout("the configuration has not changed\n"),
         outcome => {
+            let outcome = printable(outcome);
             print_error(&format!("the running configuration is kept: the file is {outcome}"));
             FAILURE_EXIT.into_code()
         }
+    }
+}
+
+impl ReloadText {
+    /// Returns true if the subject of the reload runs now.
+    fn is_running(&self) -> bool {
+        matches!(self.outcome.as_str(), "applied" | "unchanged")
+    }
+
+    /// Prints the whole answer as JSON.
+    fn print_document(&self, document: &Value) -> ExitCode {
+        let written = write_to_stdout(&json_text(document));
+        if self.is_running() { written } else { FAILURE_EXIT.into_code() }
     }
 }
 

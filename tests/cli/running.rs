@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::process::{Process, TRUNKLINE, Tag, eventually, text};
@@ -40,6 +41,32 @@ fn a_gateway_that_does_not_run_is_named_with_all_places_that_were_tried() {
     trunkline(&["status", "--url", &format!("http://{closed}")])
         .exits_with(UNREACHABLE)
         .complains_of(&[&closed.to_string(), "does not answer"]);
+}
+
+#[test]
+fn a_second_gateway_of_a_configuration_answers_commands_once_the_first_has_ended() {
+    let shared = tempfile::tempdir().unwrap();
+    let socket = shared.path().join("own").join("gateway.sock");
+    let with_socket = format!("[admin]\nsocket = {socket:?}\n");
+    let config = file(shared.path(), &text("").replace("[admin]\n", &with_socket));
+    let start =
+        || Process::start_with(tempfile::tempdir().unwrap(), std::path::Path::new(&config), &[]);
+    let (mut first, mut second) = (start(), start());
+    eventually("the second one waits", || second.log().contains("commands ask another gateway"));
+    let asked = || trunkline(&["status", "-c", &config, "--json"]);
+    let started = |ran: Ran| {
+        let status: Value = serde_json::from_slice(&ran.0.stdout).unwrap_or_default();
+        status["started_at"].as_str().map(str::to_owned)
+    };
+    let by_first = started(asked().exits_with(DONE)).expect("the time of its start");
+    first.signal(Signal::TERM);
+    first.ended();
+    eventually("the second one answers", || {
+        started(asked()).is_some_and(|by_second| by_second > by_first)
+    });
+    second.signal(Signal::TERM);
+    second.ended();
+    assert!(!socket.exists());
 }
 
 #[test]
@@ -233,6 +260,9 @@ fn a_plan_is_shown_and_applied_by_its_digest() {
         .exits_with(DONE)
         .prints(&["the configuration is applied"]);
     beside(&gateway, &["reload"]).exits_with(DONE).prints(&["the configuration has not changed"]);
+    let answer = beside(&gateway, &["reload", "--json"]).exits_with(DONE).said();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["outcome"], "unchanged", "{answer}");
     std::fs::write(gateway.config(), format!("{written}nonsense = 1\n")).unwrap();
     beside(&gateway, &["plan"]).exits_with(FAILURE).prints(&["fault: ", "nonsense"]);
     beside(&gateway, &["reload"])

@@ -57,6 +57,9 @@ fn versions_are_listed_and_one_is_restored_with_its_comments() {
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["versions"].as_array().unwrap().len(), 3, "{listed}");
     assert_eq!(listed["running"], listed["versions"][2]["digest"], "the text of version 1");
+    let answer = beside(&gateway, &["rollback", "2", "--yes", "--json"]).exits_with(DONE).said();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["outcome"], "applied", "{answer}");
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub(crate) struct RollbackArgs {
     /// Wait until each server has listed its tools or failed
     #[arg(long)]
     wait: bool,
+    /// Print the gateway's answer as JSON, and no consequences
+    #[arg(long, requires = "yes")]
+    json: bool,
 }
 
 const HISTORY_EXAMPLES: &str = "\
@@ -186,7 +189,9 @@ pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {
         Err(exit) => return exit,
     };
     let Ok(plan) = PlanText::deserialize(&document) else { return report_other_version() };
-    write_to_stdout(&plan.describe(&format!("Version {number}"), args.days));
+    if !args.json {
+        write_to_stdout(&plan.describe(&format!("Version {number}"), args.days));
+    }
     let Some(digest) = &plan.digest else {
         print_error(&format!("version {number} cannot be applied any more"));
         return FAILURE_EXIT.into_code();
@@ -201,7 +206,7 @@ pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {
     }
     let body = json!({ "digest": digest, "wait": args.wait });
     match post(&args.gateway, &format!("/configuration/rollback/{number}"), &body) {
-        Ok(document) => report_rollback(number, &document),
+        Ok(document) => report_rollback(args, &document),
         Err(exit) => exit,
     }
 }
@@ -230,12 +235,16 @@ fn print_question(text: &str) {
     let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
 }
 
-fn report_rollback(number: u64, document: &Value) -> ExitCode {
+fn report_rollback(args: &RollbackArgs, document: &Value) -> ExitCode {
     let Ok(answer) = ReloadText::deserialize(document) else { return report_other_version() };
+    if args.json {
+        return answer.print_document(document);
+    }
+    let number = args.number;
     for fault in &answer.faults {
         print_error(&printable(fault));
     }
-    if !matches!(answer.outcome.as_str(), "applied" | "unchanged") {
+    if !answer.is_running() {
         let outcome = printable(&answer.outcome);
         print_error(&format!("the running configuration is kept: version {number} is {outcome}"));
         return FAILURE_EXIT.into_code();

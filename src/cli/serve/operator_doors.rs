@@ -1,9 +1,12 @@
 //! The listeners for operators: the admin listener, and the private socket for commands.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::admin::{AdminEntrance, StatusReport, answer_operator, socket_path};
 use crate::call::{Drain, PeerAddress};
@@ -14,23 +17,63 @@ use crate::listener::{
 };
 use crate::text::error_chain;
 
+/// The private socket of a gateway that starts.
+pub(super) enum CommandSocket {
+    /// It is bound.
+    Bound(PrivateSocket),
+    /// Another gateway of the configuration listens: hosts may start several.
+    Taken {
+        /// The path of the socket.
+        path: PathBuf,
+    },
+}
+
 /// Binds the socket, if the configuration has one. Clients do not need it, so a fault is a warning.
-pub(super) fn open_socket(config: &Config, path: &Path) -> Option<PrivateSocket> {
-    let at = socket_path(&config.admin.socket, path)?;
-    match PrivateSocket::bind(&at) {
-        Ok(socket) => Some(socket),
-        // Hosts may start several gateways of one configuration.
+pub(super) fn open_socket(config: &Config, path: &Path) -> Option<CommandSocket> {
+    let path = socket_path(&config.admin.socket, path)?;
+    match PrivateSocket::bind(&path) {
+        Ok(socket) => Some(CommandSocket::Bound(socket)),
         Err(PrivateSocketError::InUse) => {
-            tracing::info!("commands ask another gateway of this configuration: {}", at.display());
-            None
+            tracing::info!(
+                "commands ask another gateway of this configuration: {}",
+                path.display()
+            );
+            Some(CommandSocket::Taken { path })
         }
         Err(error) => {
-            tracing::warn!(
-                "commands such as `trunkline status` cannot reach this gateway: admin.socket: {}: {}",
-                at.display(),
-                error_chain(&error)
-            );
+            warn_of_socket(&path, &error);
             None
+        }
+    }
+}
+
+fn warn_of_socket(path: &Path, error: &PrivateSocketError) {
+    tracing::warn!(
+        "commands such as `trunkline status` cannot reach this gateway: admin.socket: {}: {}",
+        path.display(),
+        error_chain(error)
+    );
+}
+
+/// Binds a socket once the gateway that has it ends. Returns `None` once the drain starts, or if the
+/// socket cannot be bound.
+async fn await_socket(path: &Path, draining: &Drain) -> Option<PrivateSocket> {
+    let mut started = pin!(draining.started());
+    loop {
+        tokio::select! {
+            () = started.as_mut() => return None,
+            () = sleep(SOCKET_RETRY_INTERVAL) => {}
+        }
+        match PrivateSocket::bind(path) {
+            Ok(socket) => {
+                tracing::info!("commands ask this gateway from now on: {}", path.display());
+                return Some(socket);
+            }
+            Err(PrivateSocketError::InUse) => {}
+            Err(error) => {
+                warn_of_socket(path, &error);
+                return None;
+            }
         }
     }
 }
@@ -56,14 +99,19 @@ pub(super) fn serve_operators(
 
 /// Serves commands until the drain is over.
 pub(super) fn serve_commands(
-    socket: PrivateSocket,
+    socket: CommandSocket,
     report: Arc<StatusReport>,
     draining: Drain,
 ) -> JoinHandle<()> {
-    tracing::debug!("commands connect to {}", socket.path().display());
     let guard = Guard::default().with_local_pages(LocalPages::Foreign);
     let settings = LiveSettings::new(Settings { guard, ..Settings::default() });
     tokio::spawn(async move {
+        let socket = match socket {
+            CommandSocket::Bound(socket) => Some(socket),
+            CommandSocket::Taken { path } => await_socket(&path, &draining).await,
+        };
+        let Some(socket) = socket else { return };
+        tracing::debug!("commands connect to {}", socket.path().display());
         let stack = move |user: LocalUser, peer: PeerAddress| {
             let report = Arc::clone(&report);
             edge::operators(settings.clone(), peer, move |request| {
@@ -74,3 +122,6 @@ pub(super) fn serve_commands(
         socket.serve(stack, draining).await;
     })
 }
+
+/// Interval of the attempts to bind a socket that another gateway has.
+const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(2);
