@@ -118,6 +118,8 @@ fn find_positional(command: &Command, place: usize) -> Option<&Arg> {
 fn kind_of(command: &Command, argument: &Arg) -> Option<NameKind> {
     let kind = match (command.get_name(), argument.get_id().as_str()) {
         ("add" | "try" | "export" | "cert" | "key" | "openapi", "name" | "client") => return None,
+        // The name that the server itself gives the tool, which only a started server tells.
+        ("test", "tool") => return None,
         (_, "profile") => NameKind::Profiles,
         (_, "server") | ("remove", "name") => NameKind::Servers,
         (_, "tool") => NameKind::Tools,
@@ -173,6 +175,7 @@ mod tests {
         let command = Cli::command();
         for (line, kind, config) in [
             ("call clo", Some(NameKind::Tools), None),
+            ("test clock no", None, None),
             ("call -c a.toml clo", Some(NameKind::Tools), Some("a.toml")),
             ("call --config=a.toml clo", Some(NameKind::Tools), Some("a.toml")),
             ("call --as c", Some(NameKind::Clients), None),
