@@ -47,6 +47,22 @@ async fn who_asked_for_no_progress_gets_the_answer_alone() {
 }
 
 #[tokio::test]
+async fn a_message_on_several_lines_reaches_every_server_whole() {
+    let kinds = every_kind().await;
+    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let arguments = json!({ "text": "one\ntwo", "list": [1, 2] });
+    for (era, client) in gateway.both().await {
+        for kind in &kinds {
+            let ask = client.ask_call(&format!("{}__echo", kind.name), arguments.clone());
+            let pretty = serde_json::to_string_pretty(ask.message()).unwrap();
+            let said = ask.body(pretty.replace('\n', "\r\n")).send().await.said().await;
+            let echoed: Value = serde_json::from_str(said.text()).unwrap();
+            assert_eq!(echoed, arguments, "{era} {}", kind.name);
+        }
+    }
+}
+
+#[tokio::test]
 async fn equal_tokens_of_two_clients_never_meet() {
     let kinds = every_kind().await;
     for kind in &kinds {

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::call::Failure;
 use crate::codec::large_message::work_on;
+use crate::codec::lines::join_lines;
 use crate::jsonrpc::{self, Frame};
 use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
@@ -143,11 +144,11 @@ fn instead_of(message: &Bytes) -> Option<Bytes> {
 }
 
 fn on_one_line(message: Bytes) -> Bytes {
-    let Some(first) = memchr::memchr2(b'\r', b'\n', &message) else { return message };
-    let mut flat = BytesMut::from(message);
-    for byte in flat.iter_mut().skip(first).filter(|byte| matches!(byte, b'\r' | b'\n')) {
-        *byte = b' ';
+    if memchr::memchr2(b'\r', b'\n', &message).is_none() {
+        return message;
     }
+    let mut flat = BytesMut::from(message);
+    join_lines(&mut flat);
     flat.freeze()
 }
 

@@ -50,6 +50,15 @@ impl fmt::Debug for LineEnds {
     }
 }
 
+/// Replaces the line breaks of a JSON message, which are between its tokens only, by spaces: the
+/// message is one line then.
+pub fn join_lines(message: &mut [u8]) {
+    let Some(first) = memchr::memchr2(b'\r', b'\n', message) else { return };
+    for byte in message.iter_mut().skip(first).filter(|byte| matches!(byte, b'\r' | b'\n')) {
+        *byte = b' ';
+    }
+}
+
 /// Reads lines from `io`, each at most `limit` bytes without its line end.
 ///
 /// `\n` and `\r\n` end a line; empty lines are skipped. Bytes after the last line end, before the

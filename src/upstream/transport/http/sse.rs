@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::client::ServerClient;
 use crate::call::ServerName;
 use crate::codec::body::collect;
-use crate::codec::lines::LineReader;
+use crate::codec::lines::{LineReader, join_lines};
 use crate::codec::sse::SseReader;
 use crate::config::ServerConfig;
 use crate::http_client::{OutgoingRequest, RequestTarget, ResponseBody, decode_body};
@@ -143,12 +143,9 @@ fn may_be_message(text: &[u8]) -> bool {
 
 async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
     while let Some(message) = messages.recv().await {
-        // A line break, which JSON allows between tokens, would end the line.
         let mut line = Vec::with_capacity(message.len() + 1);
-        line.extend(message.iter().map(|byte| match byte {
-            b'\r' | b'\n' => b' ',
-            other => *other,
-        }));
+        line.extend_from_slice(&message);
+        join_lines(&mut line);
         line.push(b'\n');
         if lines.write_all(&line).await.is_err() {
             return;

@@ -9,6 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
+use crate::codec::lines::join_lines;
+
 /// The queue of lines to a child. Writes all lines in order until it is
 /// dropped.
 pub(super) struct Outgoing(Arc<OutgoingShared>);
@@ -54,7 +56,8 @@ impl Outgoing {
         Self(shared)
     }
 
-    /// Sends a line. Waits while the queue is full.
+    /// Sends a message as a line: line breaks in it, which JSON has only between its tokens, become
+    /// spaces. Waits while the queue is full.
     ///
     /// # Errors
     /// [`InputClosed`].
@@ -71,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends a line unless the queue is full. Returns true if the line was sent.
+    /// Like [`send`](Self::send), unless the queue is full. Returns true if the line was sent.
     ///
     /// # Errors
     /// [`InputClosed`].
@@ -83,11 +86,12 @@ impl Outgoing {
         if lines.left.len() >= MAX_OUTGOING_BYTES {
             return Ok(false);
         }
-        let first = lines.left.is_empty();
+        let begin = lines.left.len();
         lines.left.extend_from_slice(line);
+        join_lines(lines.left.get_mut(begin..).unwrap_or_default());
         lines.left.push(b'\n');
         // Behind other lines it waits for its turn.
-        if first && lines.poll_take(&mut Context::from_waker(Waker::noop())).is_pending() {
+        if begin == 0 && lines.poll_take(&mut Context::from_waker(Waker::noop())).is_pending() {
             lines.wake();
         }
         Ok(true)
@@ -189,6 +193,18 @@ mod tests {
         let mut read = String::new();
         child.read_to_string(&mut read).await.unwrap();
         assert_eq!(read, "one\nand a second one\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn a_message_is_one_line_whatever_is_between_its_tokens() {
+        let (input, mut child) = duplex(7);
+        let outgoing = Outgoing::start(input);
+        outgoing.send(b"{\"first\":1}").await.unwrap();
+        outgoing.send(b"{\r\n  \"text\":\n\t\"one\\ntwo\"\n}").await.unwrap();
+        outgoing.close();
+        let mut read = String::new();
+        child.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "{\"first\":1}\n{    \"text\": \t\"one\\ntwo\" }\n");
     }
 
     #[tokio::test]
