@@ -258,9 +258,11 @@ impl From<Option<PathBuf>> for BareFile {
 }
 
 /// A configuration, and the text that it was read from.
-struct ReadFile {
-    source: ConfigSource,
-    config: Config,
+pub struct ReadFile {
+    /// The text.
+    pub source: ConfigSource,
+    /// The configuration.
+    pub config: Config,
 }
 
 /// Runs the command given on the command line.

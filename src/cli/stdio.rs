@@ -67,32 +67,33 @@ pub(super) fn serve_stdio(args: StdioArgs) -> ExitCode {
 fn serve_in_process(args: StdioArgs) -> ExitCode {
     let StdioArgs { config, file, profile, log, listen, admin, .. } = args;
     let common = CommonArgs { config: config.or_file(file), listen, log };
-    let mut config = match common.read_config() {
-        Ok(config) => config,
+    let mut file = match common.read_file() {
+        Ok(file) => file,
         Err(code) => return code,
     };
+    let config = &mut file.config;
     if config.gateway.state_dir == StateDir::Auto {
         config.gateway.state_dir = cache_folder().map_or(StateDir::Off, StateDir::Folder);
     }
-    let uri = match endpoint_uri(&config, profile.as_deref()) {
+    let uri = match endpoint_uri(config, profile.as_deref()) {
         Ok(uri) => uri,
         Err(fault) => {
             print_error(&fault);
             return WRONG_USE.into_code();
         }
     };
-    let log = match start_log(&config) {
+    let log = match start_log(config) {
         Ok(log) => log,
         Err(error) => return report_error(&error),
     };
-    limit_core_dumps(&config);
+    limit_core_dumps(config);
     run_in_runtime(async {
         let doors = Doors { clients: listen, operators: admin };
         // Responses of servers are already limited by `max_response`.
-        let line = config.gateway.limits.body;
+        let line = file.config.gateway.limits.body;
         let bounds = BridgeBounds { line, answer: usize::MAX, ..BridgeBounds::default() };
-        let patience = config.gateway.drain;
-        let running = match Running::open(config, &common.config.path, guardian(), doors).await {
+        let patience = file.config.gateway.drain;
+        let running = match Running::open(file, &common.config.path, guardian(), doors).await {
             Ok(running) => running,
             Err(error) => return not_started(&error),
         };

@@ -10,8 +10,8 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use tempfile::TempDir;
 use trunkline::child::Guardian;
-use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Doors, Reloader, Running};
+use trunkline::cli::{CommonArgs, ReadFile};
 use trunkline::codec::file::FileError;
 use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
 use trunkline::crypto::sha256;
@@ -43,9 +43,16 @@ pub struct Builder {
     variables: HashMap<String, String>,
     folder: Option<TempDir>,
     is_for_a_host: bool,
+    edited: Option<String>,
 }
 
 impl Builder {
+    /// Edits the file after it was read, while the gateway starts.
+    pub fn edited_meanwhile(mut self, text: &str) -> Self {
+        self.edited = Some(text.to_owned());
+        self
+    }
+
     /// Starts without a listener for clients, like `trunkline stdio`.
     pub fn for_a_host(mut self) -> Self {
         self.is_for_a_host = true;
@@ -122,12 +129,16 @@ impl Builder {
         let path = folder.path().join("gateway.toml");
         std::fs::write(&path, text).unwrap();
         let world = World { variables: self.variables };
-        let config = Config::read(&ConfigSource::open(&path).unwrap(), &world)
-            .unwrap_or_else(|faults| panic!("{faults}"));
+        let source = ConfigSource::open(&path).unwrap();
+        let config = Config::read(&source, &world).unwrap_or_else(|faults| panic!("{faults}"));
+        if let Some(text) = self.edited {
+            std::fs::write(&path, text).unwrap();
+        }
         let guardian = Guardian::start(Path::new(TRUNKLINE));
         let mut doors = Doors::of(&config);
         doors.clients = doors.clients.filter(|_| !self.is_for_a_host);
-        let running = Running::open(config, &path, guardian, doors).await.unwrap();
+        let file = ReadFile { source, config };
+        let running = Running::open(file, &path, guardian, doors).await.unwrap();
         let reloader = running.share_reloader(CommonArgs::with_config(path.clone()), None);
         Gateway { running, reloader, folder, path }
     }

@@ -32,7 +32,7 @@ use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
 use crate::clock;
-use crate::config::{Config, ConfigFaults, ConfigSource, LateFault, LogFormatChoice, PinsChoice};
+use crate::config::{Config, ConfigFaults, ConfigSource, LogFormatChoice, PinsChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
@@ -48,8 +48,8 @@ use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
 use super::preview::configuration::show_configuration;
 use super::{
-    ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, print_error,
-    report_error,
+    ANY_ADMIN_HOST_WARNING, CommonArgs, OPEN_GATEWAY_WARNING, PUBLIC_ADMIN_WARNING, ReadFile,
+    print_error, report_error,
 };
 pub(super) use audit_log::audit_settings;
 pub use reload::Reloader;
@@ -93,21 +93,21 @@ pub enum ServeError {
 }
 
 pub(super) fn run(common: CommonArgs) -> ExitCode {
-    let config = match common.read_config() {
-        Ok(config) => config,
+    let file = match common.read_file() {
+        Ok(file) => file,
         Err(code) => return code,
     };
-    let log = match start_log(&config) {
+    let log = match start_log(&file.config) {
         Ok(log) => log,
         Err(error) => return report_error(&error),
     };
-    core_dumps::limit_core_dumps(&config);
+    core_dumps::limit_core_dumps(&file.config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),
     };
     let ended = runtime.block_on(async {
-        let running = Running::start(config, &common.config.path, guardian()).await?;
+        let running = Running::start(file, &common.config.path, guardian()).await?;
         let reloader = running.share_reloader(common, Some(log));
         signals::until_told_to_stop(&running, &reloader).await;
         tokio::select! {
@@ -149,24 +149,15 @@ pub(super) fn not_started(error: &ServeError) -> ExitCode {
     super::CONFIG_FAULT.into_code()
 }
 
-/// Describes a loaded file for the status; its expiries alone if it cannot be read again.
+/// Describes a loaded file for the status.
 fn loaded_file(
-    source: Option<&ConfigSource>,
+    source: &ConfigSource,
     expiries: Vec<Expiry>,
     applied_by: ConfigActor,
 ) -> LoadedFile {
-    let file = source.map(|source| (source.digest(), source.places(), show_configuration(source)));
-    let (digest, places, text) = file.unwrap_or_default();
-    LoadedFile { digest, places, expiries, shown_text: text.into(), applied_by }
-}
-
-/// Locates faults in the file of the configuration.
-fn locate_faults(path: &Path, faults: Vec<LateFault>) -> ServeError {
-    if let Ok(source) = ConfigSource::open(path) {
-        return ServeError::Faults(ConfigFaults::of_late(&source, faults));
-    }
-    let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-    ServeError::Settings(lines.join("\ntrunkline: "))
+    let shown_text = show_configuration(source).into();
+    let (digest, places) = (source.digest(), source.places());
+    LoadedFile { digest, places, expiries, shown_text, applied_by }
 }
 
 fn levels(config: &Config) -> LogLevels<'_> {
@@ -230,12 +221,12 @@ impl Running {
     /// # Errors
     /// [`ServeError`] if the gateway cannot run with this configuration at all.
     pub async fn start(
-        config: Config,
+        file: ReadFile,
         path: &Path,
         guardian: Guardian,
     ) -> Result<Self, ServeError> {
-        let doors = Doors::of(&config);
-        Self::open(config, path, guardian, doors).await
+        let doors = Doors::of(&file.config);
+        Self::open(file, path, guardian, doors).await
     }
 
     /// Like [`start`](Self::start), with other addresses than the configuration's.
@@ -243,14 +234,16 @@ impl Running {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn open(
-        mut config: Config,
+        file: ReadFile,
         path: &Path,
         guardian: Guardian,
         doors: Doors,
     ) -> Result<Self, ServeError> {
+        let ReadFile { source, mut config } = file;
         memory::log_reduced(&memory::fit_control_group(&mut config));
         audit_log::check_standard_output(&config, doors).map_err(ServeError::Settings)?;
-        let settings = settings::of(&config).map_err(|faults| locate_faults(path, faults))?;
+        let settings = settings::of(&config)
+            .map_err(|faults| ServeError::Faults(ConfigFaults::of_late(&source, faults)))?;
         for fault in &settings.certificates.faults {
             tracing::error!("{fault}");
         }
@@ -304,7 +297,7 @@ impl Running {
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         let expiries =
             [settings.certificates.expiries, key_expiries(&gateway.snapshots.load().config)];
-        note_start(&report, path, expiries.concat()).await;
+        note_start(&report, path, source, expiries.concat()).await;
         let expiries = expiry_watch::watch_expiries(&report);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
@@ -412,11 +405,16 @@ impl Running {
     }
 }
 
-/// Notes the file of a gateway that starts.
-async fn note_start(report: &StatusReport, path: &Path, expiries: Vec<Expiry>) {
-    let (source, actor) = (ConfigSource::open(path).ok(), ConfigActor::Start);
-    report.loaded(path, loaded_file(source.as_ref(), expiries, actor.clone()));
-    let Some(source) = source else { return };
+/// Notes the file of a gateway that starts, with the text that was read: the file may have changed
+/// since.
+async fn note_start(
+    report: &StatusReport,
+    path: &Path,
+    source: ConfigSource,
+    expiries: Vec<Expiry>,
+) {
+    let actor = ConfigActor::Start;
+    report.loaded(path, loaded_file(&source, expiries, actor.clone()));
     let text = AppliedText { source, actor, summary: "the gateway has started".to_owned() };
     keep_version(report.configured().gateway.state_dir.folder(), path, text).await;
 }

@@ -310,7 +310,7 @@ impl Reloader {
         self.check_certificates(&loaded)?;
         let LoadedFiles { config, listeners, source } = loaded;
         let expiries = [listeners.certificates.expiries.clone(), key_expiries(&config)].concat();
-        let file = loaded_file(Some(&source), expiries, cause.actor());
+        let file = loaded_file(&source, expiries, cause.actor());
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         // Removing the last client is not meant to open the gateway to
         // everyone.

@@ -58,6 +58,20 @@ async fn the_running_configuration_and_its_file_are_compared() {
 }
 
 #[tokio::test]
+async fn the_text_that_runs_is_noted_though_the_file_is_edited_during_the_start() {
+    let edited = "[gateway]\ntitle = \"edited\"\n";
+    let gateway = keeping().gateway("title = \"read\"").edited_meanwhile(edited);
+    let read = gateway.text();
+    let gateway = gateway.start().await;
+    let page = get(&gateway, "/configuration").await;
+    let text = page["running"]["text"].as_str().unwrap();
+    assert!(text.contains("\"read\"") && !text.contains("\"edited\""), "{text}");
+    assert_eq!(page["file"]["differs"], true);
+    let version = get(&gateway, "/configuration/history/1").await;
+    assert_eq!(version["text"], read.as_str(), "{version:#}");
+}
+
+#[tokio::test]
 async fn a_text_is_applied_by_the_digest_of_its_plan_and_recorded_with_its_operator() {
     let audit = "[audit]\nfile = \"audit.jsonl\"\n";
     let gateway = with_roles(keeping()).toml(audit).start().await;
