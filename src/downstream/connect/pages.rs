@@ -7,8 +7,8 @@ use http::{Method, Response, StatusCode};
 
 use crate::call::{Principal, ServerName};
 use crate::oauth::{
-    BrowserAnswer, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault,
-    LoginRevoker, OfferedLogin, RevocationOutcome, TicketOffer,
+    BrowserAnswer, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LinkRequest,
+    LoginFault, LoginRevoker, OfferedLogin, RevocationOutcome, TicketOffer,
 };
 use crate::snapshot::SnapshotServer;
 use crate::telemetry::audit::{OperationActor, RecordRoom};
@@ -32,7 +32,10 @@ impl Visitor<'_> {
             GrantBook::LINK_PATH if is_get => self.show_offer(&request),
             GrantBook::LINK_PATH => self.judge_answer(&request),
             GrantBook::CONNECT_PATH if is_get => self.show_connections(),
-            START_PATH if !is_get => self.start_login(&request).await,
+            START_PATH if !is_get => {
+                let room = request.room.take();
+                self.start_login(&request, room).await
+            }
             REVOKE_PATH if !is_get => self.revoke_login(&request).await,
             LEAVE_PATH if !is_get => Ok(self.leave(&request)),
             CONNECT_AS_FORM => return response::empty(StatusCode::METHOD_NOT_ALLOWED),
@@ -233,7 +236,11 @@ impl Visitor<'_> {
     }
 
     /// Redirects to the page behind a login link.
-    async fn start_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+    async fn start_login(
+        &self,
+        request: &PageRequest,
+        room: Option<RecordRoom>,
+    ) -> Result<Response<Body>, LoginFault> {
         let (browser, owner) = match self.sender_with_owner(request) {
             Ok(sender) => sender,
             Err(refusal) => return Ok(*refusal),
@@ -241,7 +248,8 @@ impl Visitor<'_> {
         let Some(member) = self.find_server(&owner, &request.form.server) else {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
-        match member.server.begin_login(&owner, self.address).await {
+        let link = LinkRequest { address: self.address, room };
+        match member.server.begin_login(&owner, link).await {
             Ok(link) => {
                 // The same page by a path: the browser may have another name for the gateway.
                 let ticket = link.split_once('?').map_or("", |(_, query)| query);

@@ -1,6 +1,5 @@
 //! A server that requires a login, as the rest of the gateway sees it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,9 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, ServerFault};
 use crate::catalog::Kind;
-use crate::oauth::{Connection, GrantOwner, LoginFault, LoginRevoker, RevocationOutcome};
+use crate::oauth::{
+    Connection, GrantOwner, LinkRequest, LoginFault, LoginRevoker, RevocationOutcome,
+};
 use crate::shares::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::supervisor::state::LifeState;
@@ -35,18 +36,18 @@ impl Server {
         }
     }
 
-    /// Returns the link by which an owner logs in. The request comes from this address.
+    /// Returns the link by which an owner logs in.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
     pub async fn begin_login(
         &self,
         owner: &GrantOwner,
-        address: IpAddr,
+        request: LinkRequest,
     ) -> Result<Arc<str>, LoginFault> {
         let authorizer = self.shared.authorizer().ok_or(LoginFault::UnknownLink)?;
-        authorizer.note_address(owner, address);
-        authorizer.begin_login(owner).await
+        authorizer.note_address(owner, request.address);
+        authorizer.begin_login(owner, request.room).await
     }
 
     /// Revokes an owner's grant at its authorization server, and deletes it. Ends the instances

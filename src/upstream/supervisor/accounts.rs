@@ -51,7 +51,7 @@ impl ServerShared {
         let is_own = owner != GrantOwner::Gateway && !authorizer.has_account(client);
         if is_own && authorizer.connection(&owner).is_some() {
             authorizer.note_address(&owner, context.address);
-            if let Err(login) = authorizer.begin_login(&owner).await {
+            if let Err(login) = authorizer.begin_login(&owner, None).await {
                 return UpstreamError::Login(Box::new(login));
             }
         }

@@ -7,9 +7,13 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::operations::relay_metadata;
 use super::{AUDIT, KEY, auditing, counted};
+use crate::support::browser::fields;
 use crate::support::gateway::Builder;
 use crate::support::relay::{FIXED, QUERY, Relay};
-use crate::support::{Browser, Gateway, Said, Step, Upstream, json_lines, until, until_async};
+use crate::support::{
+    Browser, Gateway, OauthServer, Said, Step, Upstream, client_table, json_lines, until,
+    until_async,
+};
 
 /// An audit log in a folder that does not exist yet.
 const LATER: &str = "[audit]\nfile = \"later/audit.jsonl\"\nrequired = true\n";
@@ -223,4 +227,36 @@ async fn the_response_to_a_login_keeps_room_for_its_record() {
     until_async(async || browser.opens("/connect").await.status == 503).await;
     drop(socket);
     until_async(async || browser.opens("/connect").await.status == 200).await;
+}
+
+#[tokio::test]
+async fn a_login_that_begins_on_the_page_of_connections_keeps_room_for_its_record() {
+    let server = OauthServer::before(Upstream::modern().await).await;
+    let small = format!("{AUDIT}required = true\nqueue_size = \"4KiB\"\n");
+    let gateway = Gateway::with("s", server.lines("s", ""))
+        .toml(&client_table("ann", KEY, ""))
+        .toml(&small)
+        .start()
+        .await;
+    gateway.in_state("s", "login").await;
+    let client = gateway.plain().key(KEY);
+    let visit = async || client.http("POST", "/connect").send().await.said().await;
+    until_async(async || visit().await.status == 200).await;
+    let person = Browser::of(&gateway);
+    // Each page needs the only room, which earlier records may still use.
+    until_async(async || person.opens("/connect").await.status != 503).await;
+    let link = visit().await.json()["link"].as_str().unwrap().to_owned();
+    until_async(async || person.opens("/connect").await.status != 503).await;
+    person.agrees(&link).await;
+    let form = fields(&person.opens("/connect").await.body);
+    let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(person.sends("/connect/start", &form).await.status, 303);
+    let path = gateway.folder().join("audit.jsonl");
+    let is_link = |record: &Value| {
+        let (server, owner) = (&record["server"], &record["principal"]);
+        record["operation"] == "login_link" && *server == "s" && *owner == "ann"
+    };
+    let is_recorded = || json_lines(&path).iter().any(is_link);
+    until_async(async || is_recorded() || counted(&gateway.metrics().await, "dropped") > 0).await;
+    assert!(is_recorded(), "{:#?}", json_lines(&path));
 }

@@ -146,7 +146,7 @@ impl ServerAuthorizer {
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
         let known_scopes = RequestedScopes { challenge: &refused.challenge, asked: &asked };
         if needs_person {
-            let link = self.start_login(slot, &discovered, known_scopes).await?;
+            let link = self.start_login(slot, &discovered, known_scopes, None).await?;
             return Ok(AfterRefusal::Login(self.demand(owner, &link)));
         }
         let source = self.client_source(&discovered, known_scopes)?;

@@ -15,7 +15,7 @@ use trunkline_core::text::error_chain;
 use trunkline_http_client::outbound::OutboundRequest;
 use trunkline_protocol::call::ServerName;
 use trunkline_protocol::mcp::MediaType;
-use trunkline_telemetry::audit::OperationActor;
+use trunkline_telemetry::audit::{OperationActor, RecordRoom};
 
 use crate::fault::LoginFault;
 use crate::grants::authorizer::ServerAuthorizer;
@@ -105,15 +105,20 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Returns the link by which an owner logs in: the open one, or a new one.
+    /// Returns the link by which an owner logs in: the open one, or a new one, which is recorded in
+    /// the room that was reserved for it.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
-    pub async fn begin_login(&self, owner: &GrantOwner) -> Result<Arc<str>, LoginFault> {
+    pub async fn begin_login(
+        &self,
+        owner: &GrantOwner,
+        room: Option<RecordRoom>,
+    ) -> Result<Arc<str>, LoginFault> {
         if let Some(open) = self.open_login(owner) {
             return Ok(open.link);
         }
-        self.begin_login_for(owner, &self.provoke_challenge().await).await
+        self.begin_login_for(owner, &self.provoke_challenge().await, room).await
     }
 
     /// Creates a link by which an owner logs in, for the server's challenge.
@@ -121,6 +126,7 @@ impl ServerAuthorizer {
         &self,
         owner: &GrantOwner,
         challenge: &BearerChallenge,
+        room: Option<RecordRoom>,
     ) -> Result<Arc<str>, LoginFault> {
         let slot = self.book.slot(self.key_of(owner));
         let _turn = slot.turn.lock().await;
@@ -128,8 +134,8 @@ impl ServerAuthorizer {
         let current = slot.grant.load_full();
         let known = current.filter(|grant| grant.source.issuer == found.metadata.issuer);
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
-        let link =
-            self.start_login(&slot, &found, RequestedScopes { challenge, asked: &asked }).await?;
+        let known = RequestedScopes { challenge, asked: &asked };
+        let link = self.start_login(&slot, &found, known, room).await?;
         Ok(link.url)
     }
 

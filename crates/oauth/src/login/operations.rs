@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use trunkline_protocol::call::ServerName;
 use trunkline_telemetry::audit::{
-    AuditOperation, OperationActor, OperationOutcome, OperationRecord,
+    AuditOperation, OperationActor, OperationOutcome, OperationRecord, RecordRoom,
 };
 
 use crate::fault::LoginFault;
@@ -14,22 +13,19 @@ use crate::grants::grant::GrantOwner;
 use crate::login::ticket::{BrowserAnswer, LinkRequest};
 
 impl GrantBook {
-    /// Records that a link to a login at a server was issued to its owner.
-    pub(super) fn audit_link(
-        &self,
-        owner: &GrantOwner,
-        server: &ServerName,
-        address: Option<IpAddr>,
-    ) {
-        let name = owner.client_name().map(|name| &**name);
-        let server = Some(server.as_str());
-        self.record_operation(&OperationRecord {
+    /// Records that a link to a login at a server was issued to its owner, in the room that was
+    /// reserved for it.
+    pub(super) fn audit_link(&self, slot: &GrantSlot, room: Option<RecordRoom>) {
+        let name = slot.key.owner.client_name().map(|name| &**name);
+        let server = Some(slot.key.place.server.as_str());
+        let record = OperationRecord {
             operation: AuditOperation::LoginLink { owner: name, server },
             actor: name.map_or(OperationActor::Gateway, OperationActor::Client),
-            address,
+            address: *slot.address.lock(),
             outcome: OperationOutcome::Ok,
             reason: None,
-        });
+        };
+        self.record_operation_in(room, &record);
     }
 
     /// Records that a link to an owner's logins was issued, in the room that was reserved for it.

@@ -11,6 +11,7 @@ use trunkline_config::{CallbackChoice, GrantKind};
 use trunkline_core::clock;
 use trunkline_http_client::outbound::OutboundRequest;
 use trunkline_protocol::mcp::MediaType;
+use trunkline_telemetry::audit::RecordRoom;
 
 use super::discovery::{DiscoveredServer, Discovery};
 use crate::fault::LoginFault;
@@ -139,12 +140,14 @@ impl ServerAuthorizer {
     }
 
     /// Creates a link to log in by, and keeps the data that its response will need. Sends nothing
-    /// to the authorization server before the owner has agreed.
+    /// to the authorization server before the owner has agreed. The link is recorded in the room that
+    /// was reserved for it.
     pub(crate) async fn start_login(
         &self,
         slot: &Arc<GrantSlot>,
         found: &DiscoveredServer,
         known: RequestedScopes<'_>,
+        room: Option<RecordRoom>,
     ) -> Result<LoginLink, LoginFault> {
         let endpoint = found.metadata.authorization_endpoint.as_ref();
         let missing = MetadataFault::Endpoint { member: "authorization_endpoint" };
@@ -174,8 +177,7 @@ impl ServerAuthorizer {
         self.book.tickets.add_login(ticket.clone(), Arc::new(login));
         let link = LoginLink { url, ticket, until, challenge: known.challenge.clone() };
         *slot.link.lock() = Some(link.clone());
-        let address = *slot.address.lock();
-        self.book.audit_link(&slot.key.owner, &self.place.server, address);
+        self.book.audit_link(slot, room);
         tracing::info!(
             target: "trunkline::upstream::credentials::login::preparation",
             server = %self.place.server,

@@ -93,7 +93,7 @@ async fn call_for_link(server: &ServerAuthorizer, name: &str, address: [u8; 4]) 
     };
     let (challenge, asked) = (&BearerChallenge::default(), &ScopeSet::default());
     let known = RequestedScopes { challenge, asked };
-    server.start_login(&slot, &found, known).await.unwrap().ticket
+    server.start_login(&slot, &found, known, None).await.unwrap().ticket
 }
 
 #[tokio::test]
