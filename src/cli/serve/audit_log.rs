@@ -3,6 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
 use crate::cli::check::sinks::find_audit_faults;
 use crate::codec::file::FileReader;
 use crate::config::{AuditConfig, Config, DigestChoice, LateFault};
@@ -12,47 +15,36 @@ use crate::telemetry::audit::{
     OperationRecord, RedactionRules,
 };
 use crate::telemetry::metrics::{Metrics, ReloadOutcome};
+use crate::text::error_chain;
 
 use super::Doors;
 
-/// Starts the audit log of a configuration. A sink that cannot be opened is reported, and tried
-/// again.
+/// Starts the audit log of a configuration. Waits a moment for the sink of a required log: requests
+/// are refused until it is open. A sink that cannot be opened is reported, and tried again.
 pub(super) async fn start_audit(config: &Config, metrics: &Metrics) -> io::Result<AuditTrail> {
     let trail = AuditTrail::new(metrics.audit_counts().clone());
-    apply_audit(&trail, &config.audit).await?;
+    trail.apply(audit_settings(&config.audit))?;
+    if config.audit.required {
+        let trail = trail.clone();
+        let _ = spawn_blocking(move || trail.await_sink(SINK_TIMEOUT)).await;
+    }
     Ok(trail)
 }
 
-/// Puts the settings of a configuration in force. Waits a moment for the sink of a required log:
-/// requests are refused until it is open. Returns the reason that it is not.
-async fn apply_audit(trail: &AuditTrail, config: &AuditConfig) -> io::Result<Option<String>> {
-    trail.apply(audit_settings(config))?;
-    if !config.required {
-        return Ok(None);
-    }
-    let trail = trail.clone();
-    let waiting = tokio::task::spawn_blocking(move || trail.await_sink(FIRST_OPEN_TIMEOUT));
-    Ok(waiting.await.unwrap_or_default())
-}
-
-/// Puts the settings of a reload in force. Returns to the running ones if the new log is required and
-/// cannot be opened: with it, the gateway would refuse everything.
+/// Puts the settings of a reload in force. The running log serves until the sink of a required one is
+/// open, and stays if that cannot be opened: with it, the gateway would refuse everything.
 ///
 /// # Errors
 /// The fault of the setting.
 pub(super) async fn replace_audit(
     trail: &AuditTrail,
     config: &AuditConfig,
-    running: &AuditConfig,
 ) -> Result<(), LateFault> {
-    let fault = match apply_audit(trail, config).await {
-        Ok(None) => return Ok(()),
-        Ok(Some(fault)) => fault,
-        Err(error) => error.to_string(),
+    let replaced = match audit_settings(config) {
+        Some(settings) if settings.required => switch_audit(trail, settings).await,
+        settings => trail.apply(settings).map_err(|error| error.to_string()),
     };
-    if let Err(error) = trail.apply(audit_settings(running)) {
-        tracing::error!(%error, "the running audit log cannot be restored");
-    }
+    let Err(fault) = replaced else { return Ok(()) };
     let (key, place) = match (&config.file, &config.syslog) {
         (Some(path), _) => ("audit.file", path.display().to_string()),
         (None, Some(address)) => ("audit.syslog", address.to_string()),
@@ -61,6 +53,18 @@ pub(super) async fn replace_audit(
     let text = format!("{place} cannot be written: {fault}");
     let help = "mend its receiver, or set `required = false`".to_owned();
     Err(LateFault { key: key.to_owned(), text, help })
+}
+
+/// Opens the sink of a required log, and lets it take over.
+async fn switch_audit(trail: &AuditTrail, settings: AuditSettings) -> Result<(), String> {
+    let (opener, switcher) = (trail.clone(), trail.clone());
+    let opening = spawn_blocking(move || opener.prepare(settings));
+    let opened = timeout(SINK_TIMEOUT, opening).await;
+    let opened = opened.map_err(|_| format!("it does not answer within {SINK_TIMEOUT:?}"))?;
+    let opened = opened.map_err(|error| error.to_string())?;
+    let prepared = opened.map_err(|error| error_chain(&error))?;
+    let switching = spawn_blocking(move || switcher.switch(prepared, SINK_TIMEOUT));
+    switching.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Returns the faults of a new required log that cannot be opened: with it, the gateway would refuse
@@ -99,7 +103,7 @@ pub(super) fn record_reload(
 pub(super) async fn finish_audit(trail: &AuditTrail) {
     let trail = trail.clone();
     // If the runtime ends, so does the process.
-    let _ = tokio::task::spawn_blocking(move || trail.finish(LAST_RECORDS_TIMEOUT)).await;
+    let _ = spawn_blocking(move || trail.finish(LAST_RECORDS_TIMEOUT)).await;
 }
 
 /// Checks that no record goes to standard output if a client on standard streams reads it.
@@ -162,7 +166,8 @@ fn argument_recording(config: &AuditConfig) -> Option<ArgumentRecording> {
     Some(ArgumentRecording { size: config.arguments_size, redaction })
 }
 
-/// Time limit for opening the sink of a required log before the gateway starts without it.
-const FIRST_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for opening the sink of a required log before the gateway starts without it, or keeps
+/// the running one.
+const SINK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for writing the last records.
 const LAST_RECORDS_TIMEOUT: Duration = Duration::from_secs(2);

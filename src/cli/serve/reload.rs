@@ -344,7 +344,7 @@ impl Reloader {
                 self.audit_reload(&last, &self.report.loaded_digest(), cause.audit_actor());
             }
             let audit = &self.gateway.audit;
-            let replaced = audit_log::replace_audit(audit, &config.audit, &running.audit).await;
+            let replaced = audit_log::replace_audit(audit, &config.audit).await;
             replaced.map_err(|fault| located_lines(&source, vec![fault]))?;
         }
         if let Some(log) = &self.log

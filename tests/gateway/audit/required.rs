@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixSocket, UnixStream};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::operations::relay_metadata;
@@ -198,6 +198,36 @@ async fn a_reload_to_a_required_log_whose_receiver_does_not_answer_is_rejected()
     // An optional log is taken: it may be mended later.
     let optional = remote.replace("required = true", "");
     assert_eq!(gateway.reload(auditing(&upstream, &optional)).await, ReloadOutcome::Applied);
+}
+
+/// The receiver's queue of connections is full, so that another one waits.
+#[tokio::test]
+async fn calls_are_served_while_a_reload_waits_for_the_sink_of_a_required_log() {
+    let upstream = Upstream::modern().await;
+    let gateway = auditing(&upstream, "").start().await;
+    let path = gateway.folder().join("stuck");
+    let socket = UnixSocket::new_stream().unwrap();
+    socket.bind(&path).unwrap();
+    let receiver = socket.listen(0).unwrap();
+    let waiting = UnixStream::connect(&path).await.unwrap();
+    let stuck = format!("[audit]\nsyslog = \"unix:{}\"\nrequired = true\n", path.display());
+    let client = gateway.modern().key(KEY);
+    let calls = async {
+        loop {
+            let said = client.call("s__echo", json!({})).await;
+            assert!(!said.is_error() && !is_refused(&said), "{said:?}");
+        }
+    };
+    tokio::select! {
+        outcome = gateway.reload(auditing(&upstream, &stuck)) => {
+            assert_eq!(outcome, ReloadOutcome::Rejected);
+        }
+        () = calls => {}
+    }
+    let status = gateway.status().await;
+    let fault = status["configuration"]["last_reload"]["faults"][0].as_str().unwrap();
+    assert!(fault.contains("does not answer within 2s"), "{fault}");
+    drop((receiver, waiting));
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ mod writer;
 
 use std::cell::Cell;
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -47,10 +49,12 @@ use super::SinkReport;
 use super::batch_queue::QueueShare;
 use super::json_text::SecondText;
 use super::metrics::{AuditCounts, AuditFate};
+use super::recent::{LiveItems, TooManyObserversError};
 
 pub use arguments::{ArgumentBounds, RenderFault, ShownArguments};
 pub use chain::ChainKey;
 pub use operation::{AuditOperation, OperationActor, OperationOutcome, OperationRecord};
+pub use queue::{MAX_LIVE_RECORD_BYTES, WrittenRecord};
 pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
 pub use redaction::{RedactionError, RedactionRules};
 pub use room::{RecordRoom, UnrecordableError};
@@ -60,7 +64,7 @@ pub use verify::{ChainFault, ChainReport, LogBeginning, LogVerifier};
 
 use queue::AuditQueue;
 use record::{RecordId, RecordTime};
-use writer::{AuditWriter, WriterState};
+use writer::{AuditWriter, WritableLog, WriterState};
 
 /// Settings of the audit log.
 #[derive(Debug)]
@@ -99,6 +103,17 @@ pub enum AuditSinkSettings {
     Stdout,
     /// A syslog receiver, as RFC 5424 messages.
     Syslog(SyslogAddress),
+}
+
+impl AuditSinkSettings {
+    /// Returns true if both lead to the same file or receiver.
+    fn is_same_place(&self, other: &Self) -> bool {
+        let (Self::File(one, _), Self::File(other, _)) = (self, other) else {
+            return self == other;
+        };
+        let identity = |path| fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+    }
 }
 
 /// The path or address, for people.
@@ -146,7 +161,16 @@ struct TrailState {
     recorded: AtomicU64,
     queue: Arc<AuditQueue>,
     writer: Arc<WriterState>,
-    started: Mutex<bool>,
+    /// The settings that the writer has received last; `None` until its thread is started.
+    given: Mutex<Option<Arc<AuditSettings>>>,
+}
+
+/// New settings whose sink is open beside the running one.
+#[derive(Debug)]
+pub struct PreparedAuditLog {
+    settings: Arc<AuditSettings>,
+    /// `None` for the destination of the running log, which the writer has open.
+    log: Option<WritableLog>,
 }
 
 /// State of the log, for `/status`.
@@ -182,7 +206,7 @@ impl AuditTrail {
             recorded: AtomicU64::new(0),
             queue: Arc::new(AuditQueue::new(counts)),
             writer: Arc::default(),
-            started: Mutex::new(false),
+            given: Mutex::new(None),
         }))
     }
 
@@ -277,39 +301,89 @@ impl AuditTrail {
     pub fn apply(&self, settings: Option<AuditSettings>) -> std::io::Result<()> {
         let settings = settings.map(Arc::new);
         if let Some(settings) = &settings {
-            self.start_writer()?;
-            self.0.writer.expect_attempt();
-            self.0.queue.configure(settings);
+            self.give(settings, None)?;
         }
+        self.put_in_force(settings);
+        Ok(())
+    }
+
+    fn put_in_force(&self, settings: Option<Arc<AuditSettings>>) {
         let is_required = settings.as_ref().is_some_and(|settings| settings.required);
         self.0.is_required.store(is_required, Relaxed);
         self.0.on.store(settings.is_some(), Relaxed);
         self.0.settings.store(settings);
-        Ok(())
     }
 
-    fn start_writer(&self) -> std::io::Result<()> {
-        let mut started = self.0.started.lock();
-        if !*started {
+    /// Gives the writer new settings, and starts its thread first if needed.
+    fn give(&self, settings: &Arc<AuditSettings>, log: Option<WritableLog>) -> std::io::Result<()> {
+        let mut given = self.0.given.lock();
+        if given.is_none() {
             let writer = AuditWriter::new(Arc::clone(&self.0.queue), Arc::clone(&self.0.writer));
             thread::Builder::new()
                 .name("audit".to_owned())
                 .spawn(move || writer.write_records())?;
-            *started = true;
         }
+        *given = Some(Arc::clone(settings));
+        self.0.writer.expect_attempt();
+        self.0.queue.configure(settings, log);
+        Ok(())
+    }
+
+    /// Opens the sink of new settings. The running log goes on meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// The sink cannot be opened.
+    pub fn prepare(&self, settings: AuditSettings) -> std::io::Result<PreparedAuditLog> {
+        let settings = Arc::new(settings);
+        let given = self.0.given.lock().clone();
+        // The writer has locked its file. It keeps it, or opens it again.
+        let is_open = given.is_some_and(|given| given.sink.is_same_place(&settings.sink));
+        let log = if is_open {
+            None
+        } else {
+            Some(WritableLog::open(Arc::clone(&settings), &self.0.queue)?)
+        };
+        Ok(PreparedAuditLog { settings, log })
+    }
+
+    /// Puts prepared settings in force once their sink has taken over, within this time. The running
+    /// settings are in force until then. Blocks.
+    ///
+    /// # Errors
+    /// The reason that the sink does not take over: the running settings stay in force.
+    pub fn switch(&self, prepared: PreparedAuditLog, within: Duration) -> Result<(), String> {
+        let PreparedAuditLog { settings, log } = prepared;
+        let before = self.0.given.lock().clone();
+        self.give(&settings, log).map_err(|error| error.to_string())?;
+        if let Some(fault) = self.await_attempt(within) {
+            if let Some(before) = before {
+                self.give(&before, None).map_err(|error| error.to_string())?;
+            }
+            return Err(fault);
+        }
+        self.put_in_force(Some(settings));
         Ok(())
     }
 
     /// Waits until the sink of new settings was tried, for this time at most. Blocks. Returns the
     /// reason that records cannot be written to it.
     pub fn await_sink(&self, within: Duration) -> Option<String> {
-        if !self.is_on() {
-            return None;
-        }
+        if self.is_on() { self.await_attempt(within) } else { None }
+    }
+
+    fn await_attempt(&self, within: Duration) -> Option<String> {
         if self.0.writer.await_attempt(within) {
             return self.0.writer.snapshot().fault;
         }
         Some(format!("it does not answer within {within:?}"))
+    }
+
+    /// Observes the records as they are written.
+    ///
+    /// # Errors
+    /// [`TooManyObserversError`].
+    pub fn observe(&self) -> Result<LiveItems<WrittenRecord>, TooManyObserversError> {
+        self.0.queue.written.observe(0, |_| true)
     }
 
     /// Requests that the file is opened again, because another program has moved it.
@@ -346,7 +420,7 @@ impl AuditTrail {
     /// are counted as lost and reported in the gateway's log.
     pub fn finish(&self, within: Duration) {
         self.0.on.store(false, Relaxed);
-        if *self.0.started.lock() {
+        if self.0.given.lock().is_some() {
             let lost = self.0.queue.close(within);
             if lost > 0 {
                 tracing::error!(

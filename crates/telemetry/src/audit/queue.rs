@@ -4,14 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::AuditSettings;
+use super::writer::WritableLog;
 use crate::batch_queue::{BatchQueue, QueueShare};
 use crate::metrics::{AuditCounts, AuditFate};
+use crate::recent::RecentItems;
 
 /// The queue. Callers that add to it never wait.
 #[derive(Debug)]
 pub(super) struct AuditQueue {
     pub(super) records: BatchQueue<AuditControl>,
+    /// Sends written records to observers. It keeps none.
+    pub(super) written: RecentItems<WrittenRecord>,
     counts: AuditCounts,
+}
+
+/// A record as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenRecord {
+    /// Its JSON; `None` for a record beyond [`MAX_LIVE_RECORD_BYTES`].
+    pub json: Option<Vec<u8>>,
 }
 
 /// Messages to the writer besides records.
@@ -19,6 +30,8 @@ pub(super) struct AuditQueue {
 pub(super) struct AuditControl {
     /// Write to the destination of these settings.
     pub(super) settings: Option<Arc<AuditSettings>>,
+    /// The open destination of these settings; `None` if it is to be opened.
+    pub(super) log: Option<WritableLog>,
     /// Open the file again.
     pub(super) is_reopening: bool,
 }
@@ -26,17 +39,31 @@ pub(super) struct AuditControl {
 impl AuditQueue {
     /// Creates a queue without room, which the first settings give it.
     pub(super) fn new(counts: AuditCounts) -> Self {
-        Self { records: BatchQueue::new(0), counts }
+        Self { records: BatchQueue::new(0), written: RecentItems::new(&[]), counts }
+    }
+
+    /// Sends written lines to observers, if there are any.
+    pub(super) fn show(&self, lines: &[u8]) {
+        if self.written.observers() == 0 {
+            return;
+        }
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let json = (line.len() <= MAX_LIVE_RECORD_BYTES).then(|| line.to_vec());
+            self.written.push(0, WrittenRecord { json }, 0);
+        }
     }
 
     pub(super) fn counts(&self) -> &AuditCounts {
         &self.counts
     }
 
-    /// Gives the writer new settings.
-    pub(super) fn configure(&self, settings: &Arc<AuditSettings>) {
+    /// Gives the writer new settings, and their destination if it is open already.
+    pub(super) fn configure(&self, settings: &Arc<AuditSettings>, log: Option<WritableLog>) {
         self.records.set_limit(settings.queue_size);
-        self.records.control(|control| control.settings = Some(Arc::clone(settings)));
+        self.records.control(|control| {
+            control.settings = Some(Arc::clone(settings));
+            control.log = log;
+        });
     }
 
     pub(super) fn request_reopening(&self) {
@@ -63,3 +90,6 @@ impl AuditQueue {
         left + lost
     }
 }
+
+/// Limit of the bytes of a record that observers receive. A larger one counts as missed.
+pub const MAX_LIVE_RECORD_BYTES: usize = 64 << 10;

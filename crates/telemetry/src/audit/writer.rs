@@ -75,7 +75,8 @@ pub(super) struct AuditWriter {
 }
 
 /// A sink, and the last record in it.
-struct WritableLog {
+#[derive(Debug)]
+pub(super) struct WritableLog {
     settings: Arc<AuditSettings>,
     sink: AuditSink,
     is_open: bool,
@@ -86,7 +87,7 @@ struct WritableLog {
 }
 
 /// Formatted lines, and the end of each.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct PreparedLines {
     text: Vec<u8>,
     ends: Vec<usize>,
@@ -126,26 +127,20 @@ impl AuditWriter {
 
     fn apply(&mut self, control: AuditControl) {
         if let Some(settings) = control.settings {
-            self.configure(settings);
+            self.configure(settings, control.log);
         }
         if control.is_reopening {
             self.reopen();
         }
     }
 
-    fn configure(&mut self, settings: Arc<AuditSettings>) {
+    fn configure(&mut self, settings: Arc<AuditSettings>, opened: Option<WritableLog>) {
         let same = self.log.take().filter(|log| log.settings.sink == settings.sink);
-        let lines = PreparedLines::default();
         // The same file stays open, and its chain continues.
-        self.log = Some(match same {
-            Some(log) => WritableLog { settings, lines, ..log },
-            None => WritableLog {
-                sink: AuditSink::new(&settings.sink),
-                is_open: false,
-                end: None,
-                settings,
-                lines,
-            },
+        self.log = Some(match (opened, same) {
+            (Some(opened), _) => opened,
+            (None, Some(log)) => WritableLog { settings, lines: PreparedLines::default(), ..log },
+            (None, None) => WritableLog::new(settings),
         });
         self.is_new = true;
         self.backoff.reset();
@@ -164,7 +159,9 @@ impl AuditWriter {
         let Some(log) = &mut self.log else { return FIRST_PAUSE };
         let is_idle = self.held.is_empty();
         if log.is_open && is_idle {
-            self.note_tried();
+            if self.is_new {
+                self.note_success();
+            }
             return Duration::ZERO;
         }
         match log.open_and_write(&mut self.held, &self.queue) {
@@ -226,6 +223,18 @@ impl AuditWriter {
 }
 
 impl WritableLog {
+    fn new(settings: Arc<AuditSettings>) -> Self {
+        let (sink, lines) = (AuditSink::new(&settings.sink), PreparedLines::default());
+        Self { settings, sink, is_open: false, end: None, lines }
+    }
+
+    /// Opens the sink of settings, and reads its last record.
+    pub(super) fn open(settings: Arc<AuditSettings>, queue: &AuditQueue) -> io::Result<Self> {
+        let mut log = Self::new(settings);
+        log.open_and_write(&mut RecordBatch::default(), queue)?;
+        Ok(log)
+    }
+
     fn open_and_write(&mut self, batch: &mut RecordBatch, queue: &AuditQueue) -> io::Result<()> {
         if !self.is_open {
             self.sink.open()?;
@@ -244,6 +253,7 @@ impl WritableLog {
         while let Some(ends) = self.lines.ends.get(done..).filter(|ends| !ends.is_empty()) {
             let lines = Lines { text: &self.lines.text, begin, ends };
             let written = self.sink.write_lines(lines)?;
+            queue.show(lines.first(written));
             begin += lines.first(written).len();
             done += written;
             self.end = done.checked_sub(1).and_then(|last| self.lines.chain.get(last).cloned());

@@ -147,3 +147,55 @@ fn a_sink_that_cannot_be_opened_is_reported_with_its_reason() {
     let fault = trail.await_sink(Duration::from_secs(10)).unwrap();
     assert!(fault.contains("No such file"), "{fault}");
 }
+
+#[test]
+fn the_running_log_serves_until_the_sink_of_a_prepared_one_has_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let settings = |name: &str| required(to_file(&path(name), ONE_FILE, ChainMode::Plain));
+    let within = Duration::from_secs(10);
+    let (trail, counts) = started(settings("first"));
+    assert_eq!(trail.await_sink(within), None);
+    let fault = trail.prepare(settings("no/second")).unwrap_err();
+    assert_eq!(fault.kind(), std::io::ErrorKind::NotFound);
+    assert!(trail.reserve_room().is_ok(), "the running sink is as it was");
+    let prepared = trail.prepare(settings("second")).unwrap();
+    write(&trail, &["before"]);
+    until(|| lines(&path("first")).len() == 1);
+    trail.switch(prepared, within).unwrap();
+    assert!(trail.reserve_room().is_ok());
+    write(&trail, &["after"]);
+    until(|| lines(&path("second")).len() == 1);
+    assert_eq!(trail.overview().unwrap().sink, path("second").display().to_string());
+    // A log that was off, and the running file by another name or with another rotation.
+    std::os::unix::fs::symlink(path("second"), path("link")).unwrap();
+    trail.apply(None).unwrap();
+    let kept = FileRotation { keep: 7, ..ONE_FILE };
+    for next in [settings("link"), required(to_file(&path("link"), kept, ChainMode::Plain))] {
+        trail.switch(trail.prepare(next).unwrap(), within).unwrap();
+        assert!(trail.reserve_room().is_ok());
+    }
+    write(&trail, &["last"]);
+    until(|| lines(&path("second")).len() == 2);
+    assert_eq!(counts.of(AuditFate::Dropped), 0);
+    assert_eq!(verify(&[&path("second")], ChainMode::Plain).0, []);
+}
+
+#[test]
+fn a_prepared_log_that_cannot_take_the_pending_records_does_not_take_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let file = |path: &Path| required(to_file(path, ONE_FILE, ChainMode::Off));
+    let (trail, _) = started(file(&folder.path().join("no/audit.jsonl")));
+    let within = Duration::from_secs(10);
+    assert!(trail.await_sink(within).is_some());
+    write(&trail, &["pending"]);
+    let full = trail.prepare(file(Path::new("/dev/full"))).unwrap();
+    let prepared = trail.prepare(file(&path)).unwrap();
+    // It can be opened, and takes no record.
+    trail.switch(full, within).unwrap();
+    until(|| trail.reserve_room().is_err());
+    trail.switch(prepared, within).unwrap();
+    assert!(trail.reserve_room().is_ok());
+    until(|| lines(&path).len() == 1);
+}
