@@ -2,7 +2,8 @@
 //! clients see none of their elements, and nothing starts them.
 //!
 //! The snapshot has the list, so that a call sees one state of it. [`DisabledFile`] keeps it for the
-//! next run, in `gateway.state_dir`. It differs from `diff`, which compares configurations.
+//! next run, in `gateway.state_dir`, and for other gateways with the same configuration file. It
+//! differs from `diff`, which compares configurations.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -92,16 +93,21 @@ impl DisabledAtStart {
                 return Self::default();
             }
         };
-        let read = file.read().unwrap_or_else(|error| {
-            report("disabled servers are enabled again", &error);
-            DisabledServers::default()
-        });
-        let servers = read.of_config(config);
-        if servers != read
-            && let Err(error) = file.write(&servers)
-        {
-            report("a removed server is still noted as disabled", &error);
-        }
+        // A damaged file is not replaced before a server is disabled.
+        let servers = match file.read() {
+            Ok(_) => {
+                let stored = |stored: Option<DisabledServers>| stored.unwrap_or_default();
+                let edited = file.edit(|it| stored(it).of_config(config));
+                if let Err(error) = &edited.written {
+                    report("a removed server is still noted as disabled", error);
+                }
+                edited.servers
+            }
+            Err(error) => {
+                report("disabled servers are enabled again", &error);
+                DisabledServers::default()
+            }
+        };
         for name in servers.names() {
             tracing::warn!(server = name, "disabled in an earlier run");
         }
@@ -114,6 +120,15 @@ impl DisabledAtStart {
 pub struct DisabledFile {
     folder: OwnFolder,
     name: String,
+}
+
+/// The result of an edit of the file.
+#[derive(Debug)]
+pub struct EditedServers {
+    /// The disabled servers.
+    pub servers: DisabledServers,
+    /// The outcome of writing them.
+    pub written: Result<(), DisabledFileError>,
 }
 
 /// Faults of reading or writing the file.
@@ -162,17 +177,33 @@ impl DisabledFile {
         serde_json::from_slice(&bytes).map_err(DisabledFileError::Damaged)
     }
 
-    /// Replaces the file.
-    ///
-    /// # Errors
-    /// [`DisabledFileError::Write`].
-    pub fn write(&self, servers: &DisabledServers) -> Result<(), DisabledFileError> {
+    /// Reads the servers, edits them, and writes them if they have changed, under the folder's lock:
+    /// other gateways with the same configuration file use it as well. `edit` gets `None` if the file
+    /// cannot be read.
+    pub fn edit(
+        &self,
+        edit: impl FnOnce(Option<DisabledServers>) -> DisabledServers,
+    ) -> EditedServers {
+        let lock = self.folder.lock(DISABLED_LOCK_FILE);
+        let stored = lock.as_ref().ok().and_then(|_| self.read().ok());
+        let servers = edit(stored.clone());
+        let written = match lock {
+            Ok(_) if stored.as_ref() == Some(&servers) => Ok(()),
+            Ok(_) => self.write(&servers),
+            Err(error) => Err(DisabledFileError::Write(error)),
+        };
+        EditedServers { servers, written }
+    }
+
+    fn write(&self, servers: &DisabledServers) -> Result<(), DisabledFileError> {
         let text = serde_json::to_vec(servers).map_err(io::Error::other);
         let written = text.and_then(|text| self.folder.replace(&self.name, &text));
         written.map_err(DisabledFileError::Write)
     }
 }
 
+/// The file that is locked for an edit: the file itself is replaced.
+const DISABLED_LOCK_FILE: &str = "disabled.lock";
 /// Suffix of the file's name.
 const DISABLED_FILE_ENDING: &str = ".disabled.json";
 /// Limit of the file's bytes: an entry has some hundred, and there is one for each server at most.
@@ -191,7 +222,7 @@ mod tests {
         let name = ServerName::new("s").unwrap();
         let entry = DisabledServer { by: "uid 7".into(), at: Timestamp::UNIX_EPOCH };
         let servers = DisabledServers::default().with(&name, entry.clone());
-        file.write(&servers).unwrap();
+        file.edit(|_| servers.clone()).written.unwrap();
         assert_eq!(file.read().unwrap().find(&name), Some(&entry));
         assert_eq!(servers.without(&name), DisabledServers::default());
         assert_eq!(
@@ -200,5 +231,26 @@ mod tests {
         );
         std::fs::write(path.join(&file.name), "{").unwrap();
         assert!(matches!(file.read(), Err(DisabledFileError::Damaged(_))));
+        let edited = file.edit(|stored| stored.unwrap_or_else(|| servers.clone()));
+        assert_eq!(edited.servers, servers);
+        assert_eq!(file.read().unwrap(), servers);
+    }
+
+    #[test]
+    fn edits_of_several_gateways_at_once_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || DisabledFile::open(folder.path(), Path::new("gateway.toml")).unwrap();
+        let disable = |number: usize| {
+            let name = ServerName::new(format!("s{number}").as_str()).unwrap();
+            let entry = DisabledServer { by: "uid 7".into(), at: Timestamp::UNIX_EPOCH };
+            let edited = open().edit(|stored| stored.unwrap_or_default().with(&name, entry));
+            edited.written.unwrap();
+        };
+        std::thread::scope(|threads| {
+            for number in 0..16 {
+                threads.spawn(move || disable(number));
+            }
+        });
+        assert_eq!(open().read().unwrap().names().count(), 16);
     }
 }

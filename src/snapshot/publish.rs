@@ -7,7 +7,7 @@ mod trial;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::call::{Abilities, ServerName};
 use crate::catalog::{Kind, MergeFault};
 use crate::child::Guardian;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, ServerConfig};
 use crate::identity::Identity;
 use crate::oauth::{GrantBook, LoginRelays};
 use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger};
@@ -64,8 +64,13 @@ pub struct Snapshots {
     approved: Notify,
     /// Serializes the building of snapshots.
     making: Mutex<Warned>,
-    /// Serializes the application of configurations.
+    /// Serializes the application of configurations. It may be held until servers are ready.
     loading: Mutex<()>,
+    /// Serializes changes of the servers and of the disabled ones. It is held for a moment only, so
+    /// that no change waits for the start of a server.
+    operating: Mutex<()>,
+    /// Serializes the restarts of each server.
+    restarts: parking_lot::Mutex<HashMap<ServerName, Arc<Mutex<()>>>>,
     /// Counts the changes of clients' lists: each client compares its own lists.
     changes: watch::Sender<u64>,
     loaded_at: watch::Sender<SystemTime>,
@@ -133,6 +138,8 @@ impl Snapshots {
             approved: Notify::new(),
             making: Mutex::new(warnings),
             loading: Mutex::new(()),
+            operating: Mutex::new(()),
+            restarts: parking_lot::Mutex::default(),
             changes: watch::Sender::new(0),
             loaded_at: watch::Sender::new(now),
             changed_at: watch::Sender::new(now),
@@ -246,41 +253,75 @@ impl Snapshots {
         let _turn = self.loading.lock().await;
         self.surroundings.set_limits(&config);
         let before = self.current.load_full();
-        let plan = plan(&before.config, &config);
-        let disabled = Arc::new(before.disabled.of_config(&config));
-        let mut servers = HashMap::new();
-        for server in config.servers.iter().filter(|it| disabled.find(&it.name).is_none()) {
-            let kept = before.server(&server.name).filter(|_| plan.kept.contains(&server.name));
-            let server = match kept {
-                Some(member) => Arc::clone(&member.server),
-                None => upstream::Server::start(Arc::clone(server), &self.surroundings),
-            };
-            servers.insert(server.name().clone(), server);
-        }
-        if disabled != before.disabled {
-            self.keep_disabled(&disabled).await;
-        }
-        self.take_over(&before, &plan, &servers).await;
-        let identity = Arc::new(Identity::new(&config, &before.identity));
-        upstream::follow_issuers(&identity, &self.surroundings);
-        let generation = before.generation + 1;
-        let departed = Arc::clone(&before.departed);
-        let grants = Arc::clone(&before.grants);
-        let parts = SnapshotParts {
-            logins: Arc::new(LoginRelays::new(&config, &before.logins)),
-            config: Arc::new(config),
-            identity,
-            servers,
-            generation,
-            departed,
-            grants,
-            disabled,
+        let (plan, config) = (plan(&before.config, &config), Arc::new(config));
+        let is_new = |it: &&Arc<ServerConfig>| {
+            before.disabled.find(&it.name).is_none()
+                && !(plan.kept.contains(&it.name) && before.server(&it.name).is_some())
         };
-        self.publish(|_| parts).await;
+        let new = config.servers.iter().filter(is_new);
+        let started: HashMap<_, _> = new
+            .map(|it| {
+                (it.name.clone(), upstream::Server::start(Arc::clone(it), &self.surroundings))
+            })
+            .collect();
+        // Holding the snapshot would keep servers that are disabled meanwhile from being stopped.
+        drop(before);
+        settle_all(plan.replaced.iter().filter_map(|name| started.get(name))).await;
+        self.take_over(&config, &plan, started).await;
         self.loaded_at.send_replace(clock::wall_now());
         self.metrics.record_config_load(self.loaded_at());
-        self.stop_removed(&before, &plan).await;
         plan
+    }
+
+    /// Swaps the snapshot for one with the servers that were started for a configuration. Operators
+    /// may have changed the others meanwhile. A replacement that has failed takes over all the same,
+    /// because it is configured so, with its predecessor's list until it has its own.
+    async fn take_over(
+        &self,
+        config: &Arc<Config>,
+        plan: &ReloadPlan,
+        mut started: HashMap<ServerName, Arc<upstream::Server>>,
+    ) {
+        let _turn = self.operating.lock().await;
+        let before = self.current.load_full();
+        let disabled = self.edit_disabled(&before, config, |all| all).await;
+        let mut servers = HashMap::new();
+        for config in config.servers.iter().filter(|it| disabled.find(&it.name).is_none()) {
+            let old = before.server(&config.name).map(|member| &member.server);
+            let kept = old.filter(|_| plan.kept.contains(&config.name)).cloned();
+            let server = kept.unwrap_or_else(|| {
+                let server = started.remove(&config.name).unwrap_or_else(|| {
+                    upstream::Server::start(Arc::clone(config), &self.surroundings)
+                });
+                if let Some(old) = old {
+                    server.inherit(old);
+                }
+                server
+            });
+            servers.insert(config.name.clone(), server);
+        }
+        let gone = before.servers().map(|member| &member.config.name);
+        let gone: Vec<_> = gone
+            .filter(|name| !plan.kept.contains(name) || disabled.find(name).is_some())
+            .cloned()
+            .collect();
+        let identity = Arc::new(Identity::new(config, &before.identity));
+        upstream::follow_issuers(&identity, &self.surroundings);
+        let parts = SnapshotParts {
+            logins: Arc::new(LoginRelays::new(config, &before.logins)),
+            config: Arc::clone(config),
+            identity,
+            servers,
+            generation: before.generation + 1,
+            departed: Arc::clone(&before.departed),
+            grants: Arc::clone(&before.grants),
+            disabled: Arc::new(disabled),
+        };
+        self.publish(|_| parts).await;
+        self.stop_removed(&before, &gone).await;
+        // Disabled while they started.
+        let needless = started.into_values().map(|server| (server, Duration::ZERO));
+        self.stop_later(needless.collect()).await;
     }
 
     /// Publishes the servers' newest lists now, unless the current snapshot has them.
@@ -309,31 +350,19 @@ impl Snapshots {
         self.surroundings.alive.wait().await;
     }
 
-    /// Waits until every replacement is ready, has failed or has timed out. A failed one replaces
-    /// its predecessor all the same, because it is configured so, with the predecessor's list until
-    /// it has its own.
-    async fn take_over(
-        &self,
-        before: &Snapshot,
-        plan: &ReloadPlan,
-        servers: &HashMap<ServerName, Arc<upstream::Server>>,
-    ) {
-        let replacing = plan.replaced.iter().filter_map(|name| servers.get(name));
-        settle_all(replacing.clone()).await;
-        for server in replacing {
-            if let Some(old) = before.server(server.name()) {
-                server.inherit(&old.server);
-            }
-        }
+    /// Stops the servers of a snapshot that the next one does not have, after their calls in flight.
+    async fn stop_removed(&self, before: &Snapshot, names: &[ServerName]) {
+        let members = names.iter().filter_map(|name| before.server(name));
+        // Only the server: a snapshot's entry for it would keep it alive.
+        let servers = members.map(|member| (Arc::clone(&member.server), member.config.max_timeout));
+        self.stop_later(servers.collect()).await;
     }
 
-    async fn stop_removed(&self, before: &Snapshot, plan: &ReloadPlan) {
+    /// Stops servers once their calls have finished, or this time has passed. Does not wait for them.
+    async fn stop_later(&self, servers: Vec<(Arc<upstream::Server>, Duration)>) {
         let mut leaving = self.leaving.lock().await;
         while leaving.try_join_next().is_some() {}
-        for name in plan.replaced.iter().chain(&plan.removed) {
-            let Some(member) = before.server(name) else { continue };
-            // Only the server: a snapshot's entry for it would keep it alive.
-            let (server, patience) = (Arc::clone(&member.server), member.config.max_timeout);
+        for (server, patience) in servers {
             leaving.spawn(async move { server.stop(patience).await });
         }
     }

@@ -354,6 +354,11 @@ impl Server {
         self.shared.shut_down(patience).await;
     }
 
+    /// Waits until the server is being stopped, and nothing uses it any more.
+    pub async fn released(&self) {
+        self.shared.released().await;
+    }
+
     /// Returns a summary for status pages.
     pub fn view(&self) -> ServerOverview {
         let main = self.main.view();

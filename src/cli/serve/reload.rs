@@ -319,8 +319,10 @@ impl Reloader {
         }
         audit_log::check_standard_output(&config, self.doors).map_err(|fault| vec![fault])?;
         if config == *running {
-            // The certificate files may have changed under the same names.
+            // The certificate files may have changed under the same names, and another gateway with
+            // this file may have disabled servers.
             self.publish(listeners, file);
+            self.gateway.snapshots.read_disabled().await;
             self.keep_applied(source, cause, "no setting has changed".to_owned()).await;
             if matches!(cause, ReloadCause::Operator(_)) {
                 tracing::info!("the configuration is unchanged; its certificates are read again");

@@ -1,21 +1,22 @@
 //! Actions of operators on one server: restart, disable, enable.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::call::ServerName;
 use crate::clock;
-use crate::config::ServerConfig;
+use crate::config::{Config, ServerConfig};
 use crate::snapshot::disabled::{DisabledServer, DisabledServers};
 use crate::text::{clip, error_chain, escape_controls};
 use crate::upstream;
 
 use super::parts::SnapshotParts;
-use super::{ReloadPlan, Snapshot, Snapshots};
+use super::{Snapshot, Snapshots};
 
 /// Reason that an action on a server is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -30,26 +31,55 @@ pub enum ServerActionError {
 
 impl Snapshots {
     /// Starts a server anew beside its old instances, waits until it is ready or has failed, and
-    /// lets it take over, as for a server whose settings change: calls in flight finish.
+    /// lets it take over, as for a server whose settings change: calls in flight finish. Other
+    /// changes do not wait for it. If one of them replaces or removes the server, the new instance is
+    /// stopped.
     ///
     /// # Errors
     /// [`ServerActionError`].
-    pub async fn restart(self: &Arc<Self>, name: &ServerName) -> Result<(), ServerActionError> {
-        let _turn = self.loading.lock().await;
+    pub async fn restart(&self, name: &ServerName) -> Result<(), ServerActionError> {
+        // Several restarts of one server follow each other: each starts a process.
+        let turn = self.restart_turn(name)?;
+        let _turn = turn.lock().await;
         let before = self.current.load_full();
         let Some(member) = before.server(name) else { return Err(before.missing_reason(name)) };
+        let old = Arc::clone(&member.server);
         let server = upstream::Server::start(Arc::clone(&member.config), &self.surroundings);
-        let plan = ReloadPlan { replaced: vec![name.clone()], ..ReloadPlan::default() };
-        let servers = HashMap::from([(name.clone(), Arc::clone(&server))]);
-        self.take_over(&before, &plan, &servers).await;
+        // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
+        drop(before);
+        tokio::select! {
+            () = server.settled() => {}
+            // Another change has replaced or removed it.
+            () = old.released() => {}
+        }
+        let _turn = self.operating.lock().await;
+        let before = self.current.load_full();
+        let is_current =
+            before.server(name).is_some_and(|member| Arc::ptr_eq(&member.server, &old));
+        if !is_current {
+            self.stop_later(vec![(server, Duration::ZERO)]).await;
+            return match before.server(name) {
+                Some(_) => Ok(()),
+                None => Err(before.missing_reason(name)),
+            };
+        }
+        server.inherit(&old);
         let with_server = |current: &Snapshot| {
             let mut parts = SnapshotParts::of(current);
             parts.servers.insert(name.clone(), server);
             parts
         };
         self.publish(with_server).await;
-        self.stop_removed(&before, &plan).await;
+        self.stop_removed(&before, std::slice::from_ref(name)).await;
         Ok(())
+    }
+
+    /// Returns the lock that the restarts of a server of the configuration take.
+    fn restart_turn(&self, name: &ServerName) -> Result<Arc<Mutex<()>>, ServerActionError> {
+        find_config(&self.load(), name)?;
+        let mut restarts = self.restarts.lock();
+        restarts.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Ok(Arc::clone(restarts.entry(name.clone()).or_default()))
     }
 
     /// Disables a server: its elements leave the catalog at once, and its children and sessions end
@@ -59,28 +89,14 @@ impl Snapshots {
     /// # Errors
     /// [`ServerActionError::Unknown`].
     pub async fn disable(&self, name: &ServerName, by: &str) -> Result<(), ServerActionError> {
-        let _turn = self.loading.lock().await;
-        let before = self.current.load_full();
-        find_config(&before, name)?;
-        if before.disabled.find(name).is_some() {
-            self.retry_disabled(&before.disabled).await;
-            return Ok(());
-        }
         let by = escape_controls(clip(by, MAX_OPERATOR_BYTES));
         let at = Timestamp::try_from(clock::wall_now()).unwrap_or(Timestamp::UNIX_EPOCH);
-        let disabled = Arc::new(before.disabled.with(name, DisabledServer { by, at }));
-        self.keep_disabled(&disabled).await;
-        let without_server = |current: &Snapshot| {
-            let mut parts = SnapshotParts::of(current);
-            parts.servers.remove(name);
-            parts.disabled = disabled;
-            parts
-        };
-        self.publish(without_server).await;
-        tracing::info!(server = %name, "disabled by an operator");
-        let plan = ReloadPlan { removed: vec![name.clone()], ..ReloadPlan::default() };
-        self.stop_removed(&before, &plan).await;
-        Ok(())
+        let (entry, disabled) = (DisabledServer { by, at }, name.clone());
+        self.change_disabled(name, move |all| match all.find(&disabled) {
+            Some(_) => all,
+            None => all.with(&disabled, entry),
+        })
+        .await
     }
 
     /// Enables a server that was disabled, and starts it. Does not wait until it is ready.
@@ -88,25 +104,54 @@ impl Snapshots {
     /// # Errors
     /// [`ServerActionError::Unknown`].
     pub async fn enable(&self, name: &ServerName) -> Result<(), ServerActionError> {
-        let _turn = self.loading.lock().await;
+        let enabled = name.clone();
+        self.change_disabled(name, move |all| all.without(&enabled)).await
+    }
+
+    /// Edits the entry of a server of the configuration.
+    async fn change_disabled(
+        &self,
+        name: &ServerName,
+        edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
+    ) -> Result<(), ServerActionError> {
+        let _turn = self.operating.lock().await;
         let before = self.current.load_full();
-        let config = Arc::clone(find_config(&before, name)?);
-        if before.disabled.find(name).is_none() {
-            self.retry_disabled(&before.disabled).await;
-            return Ok(());
+        find_config(&before, name)?;
+        let disabled = self.edit_disabled(&before, &before.config, edit).await;
+        self.put_disabled(&before, disabled).await;
+        Ok(())
+    }
+
+    /// Puts the stored list of disabled servers in force: another gateway with the same configuration
+    /// file may have changed it.
+    pub async fn read_disabled(&self) {
+        let _turn = self.operating.lock().await;
+        let before = self.current.load_full();
+        let disabled = self.edit_disabled(&before, &before.config, |all| all).await;
+        self.put_disabled(&before, disabled).await;
+    }
+
+    /// Stops the servers that a list disables, and starts those that it does not disable any more.
+    async fn put_disabled(&self, before: &Snapshot, disabled: DisabledServers) {
+        if *before.disabled == disabled {
+            return;
         }
-        let disabled = Arc::new(before.disabled.without(name));
-        self.keep_disabled(&disabled).await;
-        let server = upstream::Server::start(config, &self.surroundings);
-        let with_server = |current: &Snapshot| {
+        let (removed, missing): (Vec<_>, Vec<_>) =
+            before.config.servers.iter().partition(|it| disabled.find(&it.name).is_some());
+        let missing = missing.into_iter().filter(|it| before.server(&it.name).is_none());
+        let started: Vec<_> =
+            missing.map(|it| upstream::Server::start(Arc::clone(it), &self.surroundings)).collect();
+        let removed = removed.into_iter().map(|it| it.name.clone());
+        let removed: Vec<_> = removed.filter(|name| before.server(name).is_some()).collect();
+        let change = |current: &Snapshot| {
             let mut parts = SnapshotParts::of(current);
-            parts.servers.insert(name.clone(), server);
-            parts.disabled = disabled;
+            parts.servers.retain(|name, _| !removed.contains(name));
+            parts.servers.extend(started.into_iter().map(|it| (it.name().clone(), it)));
+            parts.disabled = Arc::new(disabled);
             parts
         };
-        self.publish(with_server).await;
-        tracing::info!(server = %name, "enabled by an operator");
-        Ok(())
+        self.publish(change).await;
+        self.stop_removed(before, &removed).await;
     }
 
     /// Waits until one server is ready or has failed, and publishes its lists.
@@ -124,23 +169,52 @@ impl Snapshots {
         self.disabled_file.is_some() && !self.disabled_unsaved.load(Ordering::Relaxed)
     }
 
-    /// Stores the disabled servers again, if the last attempt has failed.
-    async fn retry_disabled(&self, disabled: &Arc<DisabledServers>) {
-        if self.disabled_unsaved.load(Ordering::Relaxed) {
-            self.keep_disabled(disabled).await;
+    /// Edits the stored list of disabled servers, and returns it without the servers that `config`
+    /// does not have. A file that cannot be written is reported in the log and by
+    /// [`Self::keeps_disabled`]: the action takes effect in this run all the same.
+    pub(super) async fn edit_disabled(
+        &self,
+        before: &Snapshot,
+        config: &Arc<Config>,
+        edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
+    ) -> DisabledServers {
+        let known = DisabledServers::clone(&before.disabled);
+        let edited = self.edit_file(known, config, edit).await;
+        for name in config.servers.iter().map(|it| &it.name) {
+            match (before.disabled.find(name), edited.find(name)) {
+                (None, Some(_)) => tracing::info!(server = %name, "disabled by an operator"),
+                (Some(_), None) => tracing::info!(server = %name, "enabled by an operator"),
+                _ => {}
+            }
         }
+        edited
     }
 
-    /// Stores the disabled servers for the next run. A file that cannot be written is reported in the
-    /// log and by [`Self::keeps_disabled`]: the action takes effect in this run all the same.
-    pub(super) async fn keep_disabled(&self, disabled: &Arc<DisabledServers>) {
-        let Some(file) = self.disabled_file.clone() else { return };
-        let disabled = Arc::clone(disabled);
-        let written = spawn_blocking(move || file.write(&disabled)).await;
-        self.disabled_unsaved.store(!matches!(written, Ok(Ok(()))), Ordering::Relaxed);
-        if let Ok(Err(error)) = written {
+    async fn edit_file(
+        &self,
+        known: DisabledServers,
+        config: &Arc<Config>,
+        edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
+    ) -> DisabledServers {
+        let config = Arc::clone(config);
+        let Some(file) = self.disabled_file.clone() else { return edit(known).of_config(&config) };
+        let is_unsaved = self.disabled_unsaved.load(Ordering::Relaxed);
+        let unedited = known.clone();
+        let editing = spawn_blocking(move || {
+            file.edit(|stored| {
+                // The file lacks the last changes if they could not be written.
+                let all = stored.filter(|_| !is_unsaved).unwrap_or(known);
+                edit(all).of_config(&config)
+            })
+        });
+        let edited = editing.await;
+        self.disabled_unsaved
+            .store(!edited.as_ref().is_ok_and(|it| it.written.is_ok()), Ordering::Relaxed);
+        let Ok(edited) = edited else { return unedited };
+        if let Err(error) = edited.written {
             tracing::error!("{}", error_chain(&error));
         }
+        edited.servers
     }
 }
 

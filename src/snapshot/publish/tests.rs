@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use super::*;
@@ -5,6 +6,10 @@ use crate::policy::CallTarget;
 use crate::upstream::tests::{call, config, succeeds, surroundings};
 
 fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
+    start_with(servers, DisabledAtStart::default())
+}
+
+fn start_with(servers: &[(&str, &str)], disabled: DisabledAtStart) -> Arc<Snapshots> {
     let info = Bytes::from_static(b"{}");
     let snapshots = Snapshots::start(StartUp {
         config: config(servers),
@@ -12,7 +17,7 @@ fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
         info,
         definitions: DefinitionGuard::default(),
         quotas: Arc::default(),
-        disabled: DisabledAtStart::default(),
+        disabled,
     });
     tokio::spawn(Arc::clone(&snapshots).follow());
     snapshots
@@ -65,4 +70,36 @@ async fn the_gateways_end_is_the_end_of_servers_that_finish_their_calls_as_well(
     tokio::time::timeout(Duration::from_secs(30), snapshots.stop()).await.expect("it stops");
     assert_eq!(server.view().state, upstream::LifeState::Stopped);
     drop(reply);
+}
+
+#[tokio::test]
+async fn two_gateways_with_one_file_share_their_disabled_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = [("a", ""), ("b", ""), ("c", "")];
+    let file = || DisabledFile::open(folder.path(), Path::new("gateway.toml")).unwrap();
+    let gateway = || {
+        let servers_at_start = file().read().unwrap();
+        start_with(&servers, DisabledAtStart { servers: servers_at_start, file: Some(file()) })
+    };
+    let (one, two) = (gateway(), gateway());
+    let [a, b] = ["a", "b"].map(|name| ServerName::new(name).unwrap());
+    let running = |snapshots: &Snapshots| -> Vec<String> {
+        let snapshot = snapshots.load();
+        snapshot.servers().map(|it| it.config.name.to_string()).collect()
+    };
+    one.disable(&a, "first").await.unwrap();
+    two.disable(&b, "second").await.unwrap();
+    assert_eq!(running(&two), ["c"], "it has read the other one's entry");
+    let both = file().read().unwrap();
+    assert_eq!((&*both.find(&a).unwrap().by, &*both.find(&b).unwrap().by), ("first", "second"));
+    // A reload finds the other one's entry, with another configuration and with the same.
+    one.apply(config(&[("a", ""), ("b", ""), ("c", ""), ("d", "")])).await;
+    assert_eq!(running(&one), ["c", "d"]);
+    two.enable(&a).await.unwrap();
+    assert_eq!(running(&two), ["a", "c"]);
+    one.read_disabled().await;
+    assert_eq!(running(&one), ["a", "c", "d"]);
+    assert_eq!(running(&gateway()), ["a", "c"]);
+    one.stop().await;
+    two.stop().await;
 }

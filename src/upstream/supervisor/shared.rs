@@ -367,6 +367,11 @@ impl ServerShared {
         self.users.is_closed()
     }
 
+    /// Waits until the server is released, and has no holders and calls.
+    pub(crate) async fn released(&self) {
+        self.users.wait().await;
+    }
+
     /// Requests the storage of the server's data. Does not wait.
     pub(super) fn keep_soon(&self) {
         self.unkept.notify_one();

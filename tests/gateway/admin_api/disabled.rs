@@ -1,11 +1,15 @@
 //! Servers that an operator disables and enables.
 
+use std::path::Path;
+use std::pin::pin;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
+use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::resources::{get, post};
 use super::{code, send, with_roles};
-use crate::support::{Gateway, Upstream, client_table, every_kind, within};
+use crate::support::{Gateway, Upstream, client_table, every_kind, until, within};
 
 async fn act(gateway: &Gateway, server: &str, action: &str) -> Value {
     let said = post(gateway, &format!("/servers/{server}/{action}"), &json!({})).await;
@@ -214,4 +218,107 @@ async fn a_refresh_whose_client_disconnects_is_recorded_on_the_page_and_in_the_a
         .await;
         gateway.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_reload_disables_the_servers_that_another_gateway_has_disabled() {
+    let upstream = Upstream::modern().await;
+    let gateway =
+        Gateway::with("s", upstream.http()).gateway("state_dir = \"state\"").start().await;
+    act(&gateway, "s", "disable").await;
+    let folder = gateway.folder().join("state");
+    let mut files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let file = files.find(|path| path.to_string_lossy().ends_with(".disabled.json"));
+    let (file, path) = (file.unwrap(), gateway.folder().join("gateway.toml"));
+    let disabled = std::fs::read(&file).unwrap();
+    act(&gateway, "s", "enable").await;
+    std::fs::write(&file, disabled).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(gateway.reload_text(&text).await, ReloadOutcome::Unchanged);
+    assert_eq!(gateway.server("s").await["state"], "disabled");
+    std::fs::write(&file, "{}").unwrap();
+    let changed = text.replace("[admin]", "title = \"changed\"\n[admin]");
+    assert_eq!(gateway.reload_text(&changed).await, ReloadOutcome::Applied);
+    gateway.ready("s").await;
+}
+
+/// Returns the lines of a server that starts when the file `open` is in the folder, and otherwise
+/// creates the file `waits` and waits.
+fn gated(upstream: &Upstream, folder: &Path) -> String {
+    let (open, waits) = (folder.join("open"), folder.join("waits"));
+    let gate = format!("until [ -e {open:?} ]; do touch {waits:?}; sleep 0.05; done");
+    let script = format!("{gate}; {}", upstream.program());
+    let times = "start_timeout = \"5m\"\nstop_timeout = \"500ms\"";
+    format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\n{times}\n")
+}
+
+#[tokio::test]
+async fn changes_do_not_wait_for_a_restart_of_a_server_that_starts() {
+    let (upstream, other) = (Upstream::legacy().await, Upstream::modern().await);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("open"), "").unwrap();
+    let build = |more: &str| {
+        Gateway::with("s", gated(&upstream, folder.path())).server("other", other.http() + more)
+    };
+    let gateway = build("").start().await;
+    let pid = async || get(&gateway, "/servers/s").await["pid"].clone();
+    for change in ["reload", "disable"] {
+        let before = pid().await;
+        std::fs::remove_file(file("open")).unwrap();
+        let nothing = json!({});
+        let mut restart = pin!(post(&gateway, "/servers/s/restart", &nothing));
+        let changes = async {
+            until(|| file("waits").exists()).await;
+            act(&gateway, "other", "disable").await;
+            act(&gateway, "other", "enable?wait=false").await;
+            if change == "reload" {
+                let changed = build("start_timeout = \"9s\"\n");
+                assert_eq!(gateway.reload(changed).await, ReloadOutcome::Applied);
+            } else {
+                act(&gateway, "s", "disable").await;
+            }
+        };
+        tokio::select! {
+            said = &mut restart => panic!("{change}: {said:?}"),
+            () = changes => {}
+        }
+        if change == "reload" {
+            assert_eq!(pid().await, before, "the restart goes on");
+            std::fs::write(file("open"), "").unwrap();
+            assert_eq!(restart.await.status, 200);
+            assert_ne!(pid().await, before);
+        } else {
+            assert_eq!(code(&restart.await, 409), "server_disabled");
+        }
+        std::fs::remove_file(file("waits")).unwrap();
+    }
+    assert_eq!(gateway.server("s").await["state"], "disabled");
+}
+
+#[tokio::test]
+async fn a_server_is_disabled_while_a_reload_waits_for_its_successor() {
+    let upstream = Upstream::legacy().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("open"), "").unwrap();
+    let build = |more: &str| Gateway::with("s", gated(&upstream, folder.path()) + more);
+    let gateway = build("").start().await;
+    std::fs::remove_file(file("open")).unwrap();
+    let changed = build("max_response = \"1MiB\"\nenv = { NEW = \"1\" }\n");
+    let mut reload = pin!(gateway.reload(changed));
+    let disable = async {
+        until(|| file("waits").exists()).await;
+        act(&gateway, "s", "disable").await;
+    };
+    tokio::select! {
+        outcome = &mut reload => panic!("{outcome:?}"),
+        () = disable => {}
+    }
+    assert_eq!(gateway.modern().tool_names().await, Vec::<String>::new());
+    std::fs::write(file("open"), "").unwrap();
+    assert_eq!(reload.await, ReloadOutcome::Applied);
+    assert_eq!(gateway.server("s").await["state"], "disabled");
+    act(&gateway, "s", "enable").await;
+    gateway.ready("s").await;
 }
