@@ -1,10 +1,10 @@
 //! Reads the audit log from its end: the newest records first, page by page, within bounds.
 //!
 //! A page ends at a number of records, of their bytes, or of the bytes that were searched; the next
-//! one continues at its cursor. The cursor names the file by its inode, because a rotation renames
-//! it.
+//! one continues at its cursor. The cursor names the file by its first record: a rotation renames or
+//! copies it, and another file may have its inode later.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::AuditConfig;
+use crate::crypto::sha256;
 use crate::telemetry::audit::rotated_file;
 
 /// The records to find. Each `None` matches all.
@@ -53,15 +54,17 @@ pub(crate) struct AuditPage {
 /// A place in the log: before it is the part to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AuditCursor {
-    inode: u64,
+    /// Digest of the file's first record.
+    file: u64,
     offset: u64,
 }
 
 impl AuditCursor {
     /// Parses a cursor of a page.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (inode, offset) = text.split_once('-')?;
-        Some(Self { inode: inode.parse().ok()?, offset: offset.parse().ok()? })
+        let (file, offset) = text.split_once('-')?;
+        let file = u64::from_str_radix(file, 16).ok()?;
+        Some(Self { file, offset: offset.parse().ok()? })
     }
 }
 
@@ -77,7 +80,8 @@ pub(crate) struct PageLimits {
 }
 
 impl AuditFilter {
-    fn matches(&self, record: &Value) -> bool {
+    /// Returns true if a record matches. The number of the last known one does not count.
+    pub(crate) fn matches(&self, record: &Value) -> bool {
         let text = |name: &str| record.get(name).and_then(Value::as_str);
         let actor = record.get("actor").and_then(|actor| actor.get("name")).and_then(Value::as_str);
         let has = |wanted: &Option<String>, found: [Option<&str>; 2]| {
@@ -101,6 +105,32 @@ impl AuditFilter {
     }
 }
 
+/// The records that an observer has read from the file already, among those that it observes since
+/// shortly before.
+#[derive(Debug)]
+pub(crate) struct KnownRecords {
+    /// The number of the newest; `None` once a later record was observed.
+    newest: Option<u64>,
+    /// The number of the last observed one.
+    last: u64,
+}
+
+impl KnownRecords {
+    /// Creates the records up to a number.
+    pub(crate) fn until(newest: Option<u64>) -> Self {
+        Self { newest, last: 0 }
+    }
+
+    /// Returns true for a record that is known. The records of another log, whose numbers begin
+    /// again, are not.
+    pub(crate) fn has(&mut self, record: &Value) -> bool {
+        let number = number_of(record).unwrap_or(u64::MAX);
+        self.newest = self.newest.filter(|newest| number <= *newest && number > self.last);
+        self.last = number;
+        self.newest.is_some()
+    }
+}
+
 fn number_of(record: &Value) -> Option<u64> {
     record.get("seq")?.as_u64()
 }
@@ -121,11 +151,12 @@ pub(crate) fn read_page(
 ) -> io::Result<AuditPage> {
     let mut page = AuditPage::default();
     let (mut bytes, mut searched, mut waits) = (0, 0, cursor);
-    for path in files {
-        let Some(file) = open_log(path)? else { continue };
-        let (inode, mut end) = (file.metadata()?.ino(), None);
+    let mut files = LogFiles::new(files);
+    while let Some(file) = files.open_next()? {
+        let Some(mark) = first_record_digest(&file)? else { continue };
+        let mut end = None;
         if let Some(cursor) = waits {
-            if cursor.inode != inode {
+            if cursor.file != mark {
                 continue;
             }
             (end, waits) = (Some(cursor.offset), None);
@@ -137,7 +168,7 @@ pub(crate) fn read_page(
                 || bytes >= limits.bytes
                 || searched >= limits.searched
             {
-                page.next = Some(format!("{inode}-{place}"));
+                page.next = Some(format!("{mark:016x}-{place}"));
                 return Ok(page);
             }
             let Some(line) = lines.next_line()? else { break };
@@ -172,6 +203,83 @@ fn open_log(path: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The files of a log, the newest first. Each follows the one before also if a rotation renames them
+/// meanwhile.
+struct LogFiles<'a> {
+    paths: &'a [PathBuf],
+    /// The place behind that of the last file.
+    next: usize,
+    /// The last file, with its device and inode. It is kept open: no other file gets its inode.
+    last: Option<(File, (u64, u64))>,
+}
+
+impl<'a> LogFiles<'a> {
+    fn new(paths: &'a [PathBuf]) -> Self {
+        Self { paths, next: 0, last: None }
+    }
+
+    /// Opens the next file; `None` after the last.
+    fn open_next(&mut self) -> io::Result<Option<File>> {
+        loop {
+            if self.last.is_some() && !self.find_last() {
+                return Ok(None);
+            }
+            let before = self.next;
+            let Some((place, file)) = self.open_from(before)? else { return Ok(None) };
+            // A rotation may have come between.
+            if self.last.is_none() || self.is_last_at(before - 1) {
+                let identity = identity(&file.metadata()?);
+                (self.next, self.last) = (place + 1, Some((file.try_clone()?, identity)));
+                return Ok(Some(file));
+            }
+        }
+    }
+
+    /// Finds the present place of the last file. A rotation gives it a higher one.
+    fn find_last(&mut self) -> bool {
+        let place = (self.next - 1..self.paths.len()).find(|place| self.is_last_at(*place));
+        self.next = place.map_or(self.paths.len(), |place| place + 1);
+        place.is_some()
+    }
+
+    fn is_last_at(&self, place: usize) -> bool {
+        let Some((_, last)) = &self.last else { return false };
+        let metadata = self.paths.get(place).and_then(|path| fs::metadata(path).ok());
+        metadata.is_some_and(|metadata| identity(&metadata) == *last)
+    }
+
+    /// Opens the first file from a place on.
+    fn open_from(&self, first: usize) -> io::Result<Option<(usize, File)>> {
+        for (place, path) in self.paths.iter().enumerate().skip(first) {
+            if let Some(file) = open_log(path)? {
+                return Ok(Some((place, file)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Returns a digest of the beginning of a file's first record; `None` if it has no record.
+fn first_record_digest(file: &File) -> io::Result<Option<u64>> {
+    let mut begin = [0; MARK_BYTES];
+    let mut length = 0;
+    while let Some(rest) = begin.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    let begin = begin.get(..length).unwrap_or_default();
+    let end = memchr::memchr(b'\n', begin).or_else(|| (length == MARK_BYTES).then_some(length));
+    let record = end.and_then(|end| begin.get(..end));
+    let digest = record.map(sha256);
+    Ok(digest.and_then(|digest| digest.first_chunk().copied()).map(u64::from_be_bytes))
 }
 
 /// The lines of a file, the last one first.
@@ -264,6 +372,8 @@ impl BackwardLines {
     }
 }
 
+/// Bytes of a file's first record by which it is known: they have its time and its id.
+const MARK_BYTES: usize = 1024;
 /// Bytes that are read at once.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// Limit of the bytes of a line.

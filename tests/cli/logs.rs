@@ -131,6 +131,30 @@ fn new_lines_are_followed_until_the_gateway_stops() {
     gateway.ended();
 }
 
+#[test]
+fn new_records_of_the_audit_log_are_followed_until_the_gateway_stops() {
+    let mut gateway = Process::start("[audit]\nfile = \"audit.jsonl\"\n");
+    beside(&gateway, &["reload"]).exits_with(DONE);
+    let one = ["audit", "show", "--kind", "reload"];
+    let is_recorded = || !beside(&gateway, &one).exits_with(DONE).said().is_empty();
+    eventually("it is recorded", is_recorded);
+    let mut records = Follower::start(&gateway, &["audit", "tail", "-f", "--json", "-n", "1"]);
+    let mut reloads = Follower::start(&gateway, &["audit", "tail", "-f", "--kind", "reload"]);
+    // With a past record they have begun to observe.
+    let past: Value = serde_json::from_str(&records.next_line()).unwrap();
+    assert!(reloads.next_line().contains("Z  reload uid "));
+    beside(&gateway, &["reload"]).exits_with(DONE);
+    let next: Value = serde_json::from_str(&records.next_line()).unwrap();
+    assert_eq!(next["seq"].as_u64(), past["seq"].as_u64().map(|seq| seq + 1), "{next}");
+    assert!(reloads.next_line().contains("Z  reload uid "));
+    gateway.signal(Signal::TERM);
+    for mut follower in [records, reloads] {
+        while follower.lines.next().is_some() {}
+        assert!(follower.child.wait().unwrap().success());
+    }
+    gateway.ended();
+}
+
 /// Calls a tool of the gateway.
 fn call(gateway: &Process, tool: &str) {
     let mut client = Command::new(TRUNKLINE);

@@ -354,6 +354,14 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
     .needs(Operator)
     .takes(AUDIT_FILTER)
     .answers::<AuditPage>(|it| Box::pin(audit::search_records(it))),
+    ApiEndpoint::watch(
+        "/audit/live",
+        "Each record of the audit log as it is written, as an event stream; past ones come from the \
+         newest 32 MiB. A record beyond 64 KiB counts as missed",
+    )
+    .needs(Operator)
+    .takes(LIVE_AUDIT_FILTER)
+    .answers::<serde_json::Value>(|it| Box::pin(audit::watch_records(it))),
     ApiEndpoint::evaluate("/why", "Evaluates a call against every check without making it")
         .reads::<CallQuery>()
         .answers::<CallExplanation>(|request| {
@@ -383,20 +391,31 @@ const TESTED_TOOL: EndpointParameter = EndpointParameter {
 };
 
 const AUDIT_FILTER: &[EndpointParameter] = &[
-    query_parameter("client", "the principal, or the name of an operator"),
-    query_parameter("tool", "the public or native name of the tool"),
-    query_parameter("server", "the server"),
-    query_parameter(
-        "decision",
-        "`allow`, `deny`, `confirm`, `none`, or the outcome of an operation",
-    ),
-    query_parameter("kind", "the event, or the operation"),
+    AUDIT_CLIENT,
+    AUDIT_TOOL,
+    AUDIT_SERVER,
+    AUDIT_DECISION,
+    AUDIT_KIND,
     query_parameter("since", "the earliest time"),
     query_parameter("until", "the latest time"),
     query_parameter("after", "only records with a higher `seq`"),
     query_parameter("limit", "1 to 1000 records; by default 100"),
     query_parameter("cursor", "`next` of the page before"),
 ];
+
+const LIVE_AUDIT_FILTER: &[EndpointParameter] =
+    &[AUDIT_CLIENT, AUDIT_TOOL, AUDIT_SERVER, AUDIT_DECISION, AUDIT_KIND, SINCE_FILTER, PAST_LIMIT];
+
+const AUDIT_CLIENT: EndpointParameter =
+    query_parameter("client", "the principal, or the name of an operator");
+const AUDIT_TOOL: EndpointParameter =
+    query_parameter("tool", "the public or native name of the tool");
+const AUDIT_SERVER: EndpointParameter = query_parameter("server", "the server");
+const AUDIT_DECISION: EndpointParameter = query_parameter(
+    "decision",
+    "`allow`, `deny`, `confirm`, `none`, or the outcome of an operation",
+);
+const AUDIT_KIND: EndpointParameter = query_parameter("kind", "the event, or the operation");
 
 const VERSION_PARAMETER: EndpointParameter = EndpointParameter {
     name: "version",

@@ -37,8 +37,56 @@ fn pages_go_back_through_all_files_also_if_they_are_renamed_meanwhile() {
     let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
     let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
     assert_eq!((numbers(&page), page.next), (vec![], None));
-    let gone = AuditCursor { inode: 1, offset: 7 };
+    let gone = AuditCursor { file: 1, offset: 7 };
     assert_eq!(read_page(&files, &filter, Some(gone), LIMITS).unwrap(), AuditPage::default());
+}
+
+#[test]
+fn a_page_continues_after_the_log_was_copied_and_emptied() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["log", "log.1"].map(|name| folder.path().join(name));
+    fs::write(&files[0], [record(1), record(2), record(3), record(4), record(5)].concat()).unwrap();
+    let all = AuditFilter::default();
+    let page = read_page(&files, &all, None, LIMITS).unwrap();
+    assert_eq!(numbers(&page), [5, 4, 3]);
+    // The new file has the inode of the old one.
+    fs::copy(&files[0], &files[1]).unwrap();
+    fs::write(&files[0], (6..20).map(record).collect::<String>()).unwrap();
+    let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
+    let page = read_page(&files, &all, Some(cursor), LIMITS).unwrap();
+    assert_eq!(numbers(&page), [2, 1]);
+}
+
+#[test]
+fn files_follow_each_other_though_they_are_rotated_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<_> = (0..5).map(|it| folder.path().join(format!("log.{it}"))).collect();
+    for (file, text) in files.iter().zip(["new", "older"]) {
+        fs::write(file, text).unwrap();
+    }
+    let rotate = |text: &str| {
+        for (from, to) in files.iter().zip(files.iter().skip(1)).rev() {
+            let _ = fs::rename(from, to);
+        }
+        fs::write(&files[0], text).unwrap();
+    };
+    let mut log = LogFiles::new(&files);
+    let read = |log: &mut LogFiles<'_>| {
+        let file = log.open_next().unwrap();
+        file.map(|file| std::io::read_to_string(file).unwrap())
+    };
+    assert_eq!(read(&mut log).as_deref(), Some("new"));
+    rotate("newer");
+    rotate("newest");
+    assert_eq!(read(&mut log).as_deref(), Some("older"));
+    assert_eq!(read(&mut log), None);
+    // The last file was removed.
+    let mut log = LogFiles::new(&files);
+    assert_eq!(read(&mut log).as_deref(), Some("newest"));
+    for text in ["1", "2", "3", "4", "5"] {
+        rotate(text);
+    }
+    assert_eq!(read(&mut log), None);
 }
 
 #[test]
@@ -88,4 +136,15 @@ fn each_limit_ends_a_page_and_long_lines_are_left_out() {
         let page = read_page(&files, &all, None, limits).unwrap();
         assert_eq!((numbers(&page), page.next.is_some()), (vec![3], true), "{limits:?}");
     }
+}
+
+#[test]
+fn observed_records_are_known_up_to_the_newest_of_the_file_and_until_another_log_begins() {
+    let has = |newest, observed: &[u64]| -> Vec<bool> {
+        let mut known = KnownRecords::until(newest);
+        observed.iter().map(|seq| known.has(&serde_json::json!({ "seq": seq }))).collect()
+    };
+    assert_eq!(has(None, &[1, 2]), [false, false]);
+    assert_eq!(has(Some(7), &[6, 7, 8, 9]), [true, true, false, false]);
+    assert_eq!(has(Some(7), &[7, 1, 2]), [true, false, false]);
 }

@@ -1,8 +1,8 @@
 //! `trunkline audit show` and `trunkline audit tail`: records of the running gateway's audit log.
 
 use std::io::{self, Write as _};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use crate::cli::columns::wrap_text;
-use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered};
-use crate::cli::{
-    BareFile, UNREACHABLE_EXIT, print_error, printable, report_error, write_to_stdout,
+use crate::cli::running::{
+    GatewayEvent, GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered,
 };
+use crate::cli::{BareFile, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
 
 /// The gateway, and the records of its log.
 #[derive(Debug, Args)]
@@ -80,67 +80,40 @@ Examples:
 struct PageText {
     records: Vec<Value>,
     next: Option<String>,
-    newest: Option<u64>,
 }
-
-/// Records that match, and the number of the newest of all.
-type FoundRecords = (Vec<Value>, Option<u64>);
 
 pub(super) fn show_records(args: &ShowArgs) -> ExitCode {
     let ShowArgs { query, since, until } = args;
     let times = [("since", since.clone()), ("until", until.clone())];
     match query.find_records(&times, query.lines.into()) {
-        Ok((records, _)) => write_to_stdout(&query.describe(&records)),
+        Ok(records) => write_to_stdout(&query.describe(&records)),
         Err(exit) => exit,
     }
 }
 
 pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
-    let (mut last, mut since) = (0, None);
-    let mut wanted = args.query.lines.into();
-    loop {
-        let (records, newest) = match args.query.find_records(&[("after", since)], wanted) {
-            Ok(found) => found,
-            Err(exit) => return exit,
-        };
-        let text = args.query.describe(&records);
-        if !args.follow {
-            return write_to_stdout(&text);
-        }
-        let mut output = io::stdout();
-        if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-            // A reader that has closed the pipe has seen enough.
-            let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
-            return if is_closed { ExitCode::SUCCESS } else { report_error(&error) };
-        }
-        let newest = newest.unwrap_or(last);
-        (last, since, wanted) = if newest < last {
-            // The numbers have begun again: it is another log.
-            (0, None, args.query.lines.into())
-        } else {
-            (newest, Some(newest.to_string()), MAX_NEW_RECORDS)
-        };
-        pause();
+    if args.follow {
+        return args.query.follow_records();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the command has no runtime here")]
-fn pause() {
-    std::thread::sleep(POLL_INTERVAL);
+    match args.query.find_records(&[], args.query.lines.into()) {
+        Ok(records) => write_to_stdout(&args.query.describe(&records)),
+        Err(exit) => exit,
+    }
 }
 
 impl RecordQuery {
     /// Returns the newest records that match, in their order. Goes on with further pages until there
-    /// are enough. Returns the number of the newest record, too.
+    /// are enough.
     fn find_records(
         &self,
         more: &[(&str, Option<String>)],
         wanted: usize,
-    ) -> Result<FoundRecords, ExitCode> {
+    ) -> Result<Vec<Value>, ExitCode> {
         let gateway = self.gateway.clone().or_file(self.file.clone());
-        let (mut records, mut cursor, mut newest) = (Vec::new(), None, None);
+        let (mut records, mut cursor) = (Vec::new(), None);
         loop {
-            let path = self.path(more, wanted - records.len(), cursor);
+            let page = [("limit", Some((wanted - records.len()).to_string())), ("cursor", cursor)];
+            let path = self.path("/audit", more.iter().cloned().chain(page));
             let document = gateway.request(&GatewayRequest::get(&path));
             let document =
                 document.map_err(|error: RunningGatewayError| report_unanswered(&error))?;
@@ -149,21 +122,48 @@ impl RecordQuery {
                 return Err(UNREACHABLE_EXIT.into_code());
             };
             records.extend(page.records);
-            newest = newest.or(page.newest);
             match page.next {
                 Some(next) if records.len() < wanted => cursor = Some(next),
                 _ => break,
             }
         }
         records.reverse();
-        Ok((records, newest))
+        Ok(records)
     }
 
-    fn path(
+    /// Prints the last records and new ones until the gateway ends the stream, or the reader of the
+    /// output ends.
+    fn follow_records(&self) -> ExitCode {
+        let gateway = self.gateway.clone().or_file(self.file.clone());
+        let path = self.path("/audit/live", [("limit", Some(self.lines.to_string()))]);
+        let mut is_read = true;
+        let mut print = |event| {
+            let record = match event {
+                GatewayEvent::Missed(missed) => {
+                    print_error(&format!(
+                        "{missed} records are missing: they are too many or too large"
+                    ));
+                    return ControlFlow::Continue(());
+                }
+                GatewayEvent::Record(record) => record,
+            };
+            let (mut output, text) = (io::stdout(), self.describe(&[record]));
+            is_read = output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_ok();
+            if is_read { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        if let Err(error) = gateway.follow(&GatewayRequest::get(&path), &mut print) {
+            return report_unanswered(&error);
+        }
+        if is_read {
+            print_error("the gateway has ended the stream: it stops, or the role was revoked");
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn path<'a>(
         &self,
-        more: &[(&str, Option<String>)],
-        limit: usize,
-        cursor: Option<String>,
+        path: &str,
+        more: impl IntoIterator<Item = (&'a str, Option<String>)>,
     ) -> String {
         let mut query = Serializer::new(String::new());
         let own = [
@@ -172,15 +172,13 @@ impl RecordQuery {
             ("server", self.server.clone()),
             ("decision", self.decision.clone()),
             ("kind", self.kind.clone()),
-            ("limit", Some(limit.to_string())),
-            ("cursor", cursor),
         ];
-        for (name, value) in own.iter().chain(more) {
+        for (name, value) in own.into_iter().chain(more) {
             if let Some(value) = value {
-                query.append_pair(name, value);
+                query.append_pair(name, &value);
             }
         }
-        format!("/audit?{}", query.finish())
+        format!("{path}?{}", query.finish())
     }
 
     fn describe(&self, records: &[Value]) -> String {
@@ -213,11 +211,6 @@ fn describe_record(record: &Value) -> String {
     let words: Vec<_> = words.into_iter().flatten().map(printable).collect();
     wrap_text(&format!("{}Z  ", printable(time)), &words.join(" "))
 }
-
-/// Limit of the records that are shown after one look; earlier ones are left out.
-const MAX_NEW_RECORDS: usize = 1000;
-/// Time between two looks for new records.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 use super::{code, send};
 use crate::support::client::{Piece, Reply};
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream, client_table, until_async};
+use crate::support::{Client, Gateway, Upstream, client_table, json_lines, until, until_async};
 
 async fn get(gateway: &Gateway, path: &str) -> Value {
     let said = gateway.admin(&format!("/api/v1{path}")).await;
@@ -202,6 +202,42 @@ async fn observers_get_calls_as_they_end_until_the_gateway_stops() {
     let stopped = tokio::spawn(gateway.stop());
     assert_eq!(live.message().await, None, "the stream ends properly");
     stopped.await.unwrap();
+}
+
+#[tokio::test]
+async fn observers_get_audit_records_as_they_are_written_until_the_gateway_stops() {
+    let upstream = Upstream::modern().await;
+    let log = "[audit]\nfile = \"audit.jsonl\"\nrequired = true\n";
+    let gateway = ci(Gateway::with("s", upstream.http())).toml(log).start().await;
+    let client = gateway.modern().key("ci-key");
+    client.call("s__echo", json!({})).await.text();
+    let path = gateway.folder().join("audit.jsonl");
+    let of_call = |record: &Value| record["event"] == "call";
+    until(|| json_lines(&path).iter().any(of_call)).await;
+    let mut live = watch(&gateway.operator(), "/audit/live").await;
+    let mut denied = watch(&gateway.operator(), "/audit/live?decision=deny&kind=call").await;
+    let mut late = watch(&gateway.operator(), "/audit/live?limit=1&tool=s__echo").await;
+    let past = late.message().await.unwrap();
+    assert_eq!((&past["tool"], &past["principal"]), (&json!("s__echo"), &json!("ci")));
+    client.call("s__none", json!({})).await.error();
+    client.call("s__echo", json!({})).await.text();
+    let records = [live.message().await.unwrap(), live.message().await.unwrap()];
+    assert_eq!(records.each_ref().map(|it| &it["decision"]), ["deny", "allow"], "no past one");
+    assert_eq!(denied.message().await.unwrap(), records[0]);
+    assert_eq!(late.message().await.unwrap(), records[1], "each record once");
+    assert_eq!(json_lines(&path).last().unwrap(), &records[1], "as it is in the log");
+    // A reload changes the destination.
+    let moved = ci(Gateway::with("s", upstream.http())).toml(&log.replace("audit.j", "other.j"));
+    assert_eq!(gateway.reload(moved).await, ReloadOutcome::Applied);
+    assert_eq!(live.message().await.unwrap()["operation"], "reload");
+    let stopped = tokio::spawn(gateway.stop());
+    assert_eq!(live.message().await, None, "the stream ends properly");
+    stopped.await.unwrap();
+    let without = Gateway::alone().start().await;
+    for query in ["", "?limit=1"] {
+        let said = without.admin(&format!("/api/v1/audit/live{query}")).await;
+        assert_eq!(code(&said, 409), "audit_file_needed", "{query}");
+    }
 }
 
 #[tokio::test]
