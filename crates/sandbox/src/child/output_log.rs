@@ -1,5 +1,9 @@
 //! The last lines that the children of one server wrote to standard error, for operators. Bounded in
 //! lines and bytes; it outlives each child.
+//!
+//! The tail of the log has such lines as well, in the order of all lines. It has them only as far as
+//! `log.level` admits them, and one bound for the lines of all servers: there, a server that writes
+//! much displaces the lines of others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
