@@ -19,6 +19,7 @@ use crate::codec::file::{FileError, FileReader, ReadError, read_file};
 use crate::config::is_safe_url;
 use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource};
 use crate::mcp::MediaType;
+use crate::telemetry::log::FaultLog;
 use crate::text::{clip, error_chain};
 
 use super::supervisor::shared::ServerContext;
@@ -77,6 +78,7 @@ pub fn follow_issuers(identity: &Identity, context: &ServerContext) {
 async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
     let files = FileReader::default();
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+    let mut faults = FaultLog::default();
     loop {
         let Some(known) = keys.upgrade() else { return };
         known.fetch_begins();
@@ -86,11 +88,14 @@ async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
             Ok(found) => {
                 tracing::debug!(issuer, keys = found.key_count(), "the issuer's keys were fetched");
                 backoff.reset();
+                faults.clear();
                 known.source.refresh
             }
             Err(fault) => {
-                let reason = error_chain(fault);
-                tracing::warn!(issuer, reason, "the issuer's keys cannot be fetched");
+                let text = format!("the issuer's keys cannot be fetched: {}", error_chain(fault));
+                if let Some(line) = faults.note(&text, clock::now()) {
+                    tracing::warn!(issuer, "{line}");
+                }
                 backoff.next_wait().min(known.source.refresh)
             }
         };

@@ -17,6 +17,7 @@ use crate::call::{Failure, GatewayFault, RequestFault};
 use crate::codec::lines::{LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Method, header, notification};
+use crate::telemetry::log::SharedFaultLog;
 use crate::upstream::SessionCell;
 
 use super::endpoint::McpPeer;
@@ -79,6 +80,8 @@ pub(crate) struct Bridge<E> {
     pub(super) mirror: Mirror,
     under_way: Mutex<HashMap<Id, PendingRequest>>,
     tasks: TaskTracker,
+    /// Faults of the endpoint, in the log.
+    faults: SharedFaultLog,
     /// The input has ended: notification streams end.
     pub(super) ending: CancellationToken,
     /// Everything ends.
@@ -150,6 +153,13 @@ impl<E> Bridge<E> {
         }
     }
 
+    /// Logs a fault of the endpoint, unless a line about it is recent.
+    pub(super) fn warn(&self, text: &str) {
+        if let Some(line) = self.faults.note_about(text, text) {
+            tracing::warn!("{line}");
+        }
+    }
+
     /// Spawns a task beside the input, until everything ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
@@ -182,6 +192,7 @@ impl<E: McpPeer> Bridge<E> {
             session: SessionCell::default(),
             under_way: Mutex::default(),
             tasks: TaskTracker::new(),
+            faults: SharedFaultLog::new(),
             ending: CancellationToken::new(),
             cut: CancellationToken::new(),
         };
@@ -268,10 +279,10 @@ impl<E: McpPeer> Bridge<E> {
         match sent {
             Ok(Ok(response)) if response.status().is_success() => {}
             Ok(Ok(response)) => {
-                tracing::warn!(status = %response.status(), "the gateway refused a message");
+                self.warn(&format!("the gateway refused a message: {}", response.status()));
             }
-            Ok(Err(failure)) => tracing::warn!(%failure, "a message was lost"),
-            Err(_) => tracing::warn!("a message took too long and was lost"),
+            Ok(Err(failure)) => self.warn(&format!("a message was lost: {failure}")),
+            Err(_) => self.warn("a message took too long and was lost"),
         }
     }
 
@@ -327,7 +338,7 @@ impl<E: McpPeer> Bridge<E> {
                 }
                 ReceivedText::Message(_) => self.output.message(data).await,
                 ReceivedText::NoMessage(fault) => {
-                    tracing::warn!(%fault, "the gateway sent no message");
+                    self.warn(&format!("the gateway sent no message: {fault}"));
                 }
             }
         }
@@ -423,3 +434,39 @@ const SESSION_END_TIMEOUT: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Time after which a request may find room again.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::Full;
+
+    use super::super::endpoint::Mirroring;
+    use super::*;
+    use crate::captured_log::CapturedLog;
+
+    /// A gateway that does not answer.
+    struct LostPeer;
+
+    impl McpPeer for LostPeer {
+        type Body = Full<Bytes>;
+
+        async fn send(&self, _: Request<Bytes>) -> Result<Response<Self::Body>, Failure> {
+            Err(GatewayFault::NoSession.into())
+        }
+
+        fn mirroring(&self) -> Mirroring {
+            Mirroring::Needless
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_that_are_lost_one_after_the_other_are_logged_once() {
+        let log = CapturedLog::start();
+        let (bridge, _lines) = Bridge::new(LostPeer, BridgeBounds::default(), None);
+        for _ in 0..3 {
+            bridge.take(jsonrpc::notification("notifications/x", Some(b"{}"))).await;
+        }
+        let text = log.text();
+        assert_eq!(text.matches("a message was lost").count(), 1, "{text}");
+    }
+}

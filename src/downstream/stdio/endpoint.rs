@@ -9,6 +9,7 @@ use crate::call::PeerAddress;
 use crate::call::{Failure, GatewayFault};
 use crate::downstream::{Body, McpService, Unauthenticated, refusal};
 use crate::http_client::{HttpClient, ResponseBody};
+use crate::telemetry::log::SharedFaultLog;
 use crate::upstream::UpstreamError;
 
 /// An MCP endpoint that answers HTTP-shaped requests.
@@ -70,12 +71,16 @@ impl McpPeer for Here {
 }
 
 /// A gateway in another process, over HTTP.
-pub struct There(HttpClient);
+pub struct There {
+    client: HttpClient,
+    /// Faults of the connection, in the log.
+    faults: SharedFaultLog,
+}
 
 impl There {
     /// Creates the endpoint that an HTTP client sends to.
     pub fn new(client: HttpClient) -> Self {
-        Self(client)
+        Self { client, faults: SharedFaultLog::new() }
     }
 }
 
@@ -84,9 +89,12 @@ impl McpPeer for There {
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, Failure> {
         let (head, body) = request.into_parts();
-        self.0.send(&head.method, &head.headers, body).await.map_err(|error| {
+        self.client.send(&head.method, &head.headers, body).await.map_err(|error| {
             let fault = UpstreamError::from(error);
-            tracing::warn!("no response from the gateway: {}", fault.chain());
+            let text = format!("no response from the gateway: {}", fault.chain());
+            if let Some(line) = self.faults.note_about(&text, &text) {
+                tracing::warn!("{line}");
+            }
             GatewayFault::Transport(fault.public()).into()
         })
     }

@@ -116,7 +116,7 @@ impl<E: McpPeer> PipedCall<E> {
                         continue;
                     }
                     ReceivedText::NoMessage(fault) => {
-                        tracing::warn!(%fault, "the gateway sent no message");
+                        self.bridge().warn(&format!("the gateway sent no message: {fault}"));
                         continue;
                     }
                 },

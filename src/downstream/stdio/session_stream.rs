@@ -62,7 +62,7 @@ impl<E: McpPeer> Bridge<E> {
                 // Answers arrive on the stream of their own request.
                 Ok(Frame::Response { .. }) => {}
                 Ok(_) => self.output.message(data).await,
-                Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
+                Err(fault) => self.warn(&format!("the gateway sent no message: {fault}")),
             }
         }
     }

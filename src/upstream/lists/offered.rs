@@ -10,9 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::call::ServerName;
 use crate::catalog::{ByKind, Freshness, ServerList};
 use crate::clock;
 use crate::shares::Holder;
+use crate::telemetry::log::SharedFaultLog;
 
 use crate::upstream::owner::ClientDeclaration;
 
@@ -38,6 +40,8 @@ pub(crate) struct OfferedLists {
     pub(crate) inherited: AtomicBool,
     /// Logged repairs of elements, each once.
     logged_repairs: Mutex<HashSet<String>>,
+    /// Faults of lists and subscriptions for some clients, in the log.
+    faults: SharedFaultLog,
     /// Locked while one of the lists is built.
     pub(crate) building: Arc<tokio::sync::Mutex<()>>,
     /// Notified when a missing list is to be requested from a Modern server.
@@ -292,6 +296,20 @@ impl OfferedLists {
         let _ = ticks.wait_for(settled).await;
     }
 
+    /// Logs a fault that concerns some clients of a server.
+    pub(crate) fn log_fault(&self, server: &ServerName, text: &str, fault: &str) {
+        let text = format!("{text}: {fault}");
+        if let Some(line) = self.faults.note_about(&text, &text) {
+            tracing::warn!(%server, "{line}");
+        }
+    }
+
+    /// Records that the list could not be requested from the server, for this reason.
+    pub(crate) fn failed_with(&self, told: &ClientDeclaration, server: &ServerName, fault: &str) {
+        self.log_fault(server, "no list for some clients", fault);
+        self.failed(told);
+    }
+
     /// Records that the list could not be requested from the server.
     pub(crate) fn failed(&self, told: &ClientDeclaration) {
         if let Some(slot) = self.further().get_mut(told) {
@@ -393,7 +411,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::call::ServerName;
+    use crate::captured_log::CapturedLog;
     use crate::catalog::HeaderRules;
     use crate::mcp::Era;
 
@@ -414,5 +432,21 @@ mod tests {
         let known = |told| lists.known(&told).is_some();
         assert!(known(rooted) && known(told(Some(Era::Legacy), "{}")));
         assert!(!known(told(None, r#"{"roots":{}}"#)), "of the main instance's era");
+    }
+
+    #[test]
+    fn a_fault_of_lists_that_repeats_is_logged_once() {
+        let log = CapturedLog::start();
+        let (lists, name) = (OfferedLists::default(), ServerName::new("s").unwrap());
+        for capabilities in ["{}", r#"{"roots":{}}"#, r#"{"sampling":{}}"#] {
+            let told = ClientDeclaration {
+                other_era: None,
+                account: None,
+                capabilities: Bytes::from_static(capabilities.as_bytes()),
+            };
+            lists.failed_with(&told, &name, "refused");
+        }
+        let text = log.text();
+        assert_eq!(text.matches("no list for some clients: refused").count(), 1, "{text}");
     }
 }

@@ -120,8 +120,7 @@ impl Server {
             Ok(lister) => lister.want_list(),
             Err(fault) => {
                 let fault = fault.chain_without(&self.shared.config().secrets);
-                tracing::warn!(server = %self.name(), fault, "no list for some clients");
-                lists.failed(told);
+                lists.failed_with(told, self.name(), &fault);
             }
         }
     }

@@ -215,7 +215,7 @@ impl ServerShared {
                 });
             if expected && let Err(fault) = self.open_instance(owner, &holder) {
                 let fault = fault.chain_without(&self.config().secrets);
-                tracing::warn!(server = %self.config().name, fault, "subscriptions are lost");
+                self.lists().log_fault(&self.config().name, "subscriptions are lost", &fault);
             }
         }
     }

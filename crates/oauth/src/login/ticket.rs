@@ -13,6 +13,7 @@ use trunkline_core::clock;
 use trunkline_core::text::error_chain;
 use trunkline_protocol::call::ServerName;
 use trunkline_telemetry::audit::RecordRoom;
+use trunkline_telemetry::log::SharedFaultLog;
 
 use crate::fault::LoginFault;
 use crate::grants::book::GrantBook;
@@ -225,13 +226,13 @@ impl GrantBook {
         let tokens = match exchange.await {
             Ok(tokens) => tokens,
             Err(fault) => {
-                let reason = error_chain(&fault);
-                tracing::warn!(
-                    target: "trunkline::upstream::credentials::login::ticket",
-                    %server,
-                    reason,
-                    "a login did not succeed"
-                );
+                if let Some(line) = describe_failure(server, &fault) {
+                    tracing::warn!(
+                        target: "trunkline::upstream::credentials::login::ticket",
+                        %server,
+                        "{line}"
+                    );
+                }
                 if fault.is_unknown_client() {
                     self.forget_client(source).await;
                 }
@@ -255,6 +256,15 @@ impl GrantBook {
         checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
     }
 }
+
+/// Returns the line about a login that did not succeed, unless one about this server is recent.
+fn describe_failure(server: &ServerName, fault: &LoginFault) -> Option<String> {
+    let text = format!("a login did not succeed: {}", error_chain(fault));
+    FAILED_LOGINS.note_about(server.as_str(), &text)
+}
+
+/// Servers at which logins did not succeed, in the log.
+static FAILED_LOGINS: SharedFaultLog = SharedFaultLog::new();
 
 #[cfg(test)]
 mod tests;

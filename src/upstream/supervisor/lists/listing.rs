@@ -122,8 +122,7 @@ impl Instance {
                 }
                 Err(fault) => {
                     let fault = fault.chain_without(&self.config().secrets);
-                    tracing::warn!(server = %self.name(), fault, "no list for some clients");
-                    lists.failed(&told);
+                    lists.failed_with(&told, self.name(), &fault);
                 }
             }
         }

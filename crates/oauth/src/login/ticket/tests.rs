@@ -141,3 +141,12 @@ async fn a_new_link_ends_the_earlier_one_of_the_same_server() {
         assert!(book.tickets.is_open(&ticket));
     }
 }
+
+#[test]
+fn logins_that_fail_one_after_the_other_are_logged_once() {
+    let [one, other] = ["failing-one", "failing-other"].map(|it| ServerName::new(it).unwrap());
+    let line = describe_failure(&one, &LoginFault::OtherBrowser).unwrap();
+    assert!(line.starts_with("a login did not succeed: "), "{line}");
+    assert_eq!(describe_failure(&one, &LoginFault::Interrupted), None);
+    assert!(describe_failure(&other, &LoginFault::OtherBrowser).is_some());
+}
