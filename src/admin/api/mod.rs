@@ -37,9 +37,10 @@ use super::{StatusReport, respond};
 pub use access::AdminEntrance;
 use access::{OperatorIdentity, identify_operator, refuse_foreign_page};
 use endpoints::ApiMethod;
+pub use problem::refuse_admission;
 use problem::{ApiProblem, ProblemCode};
 use records::{ChangeOutcome, ChangeSender, make_recorded};
-use request::EndpointRequest;
+use request::{ChangeNotes, EndpointRequest};
 pub(crate) use resources::definition_scan::{ScanFinding, ScanReport};
 pub(crate) use resources::tools::{
     CountedServer, CountedTool, ProfileListing, ToolListing, UnlistedServer,
@@ -88,8 +89,16 @@ where
     arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
     let report = Arc::clone(report);
     let (sender, least) = (operator.clone(), endpoint.role);
-    let mut request =
-        EndpointRequest { report, role, operator: sender, least, arguments, body: Bytes::new() };
+    let (body_bytes, notes) = (Bytes::new(), ChangeNotes::default());
+    let mut request = EndpointRequest {
+        report,
+        role,
+        operator: sender,
+        least,
+        arguments,
+        body: body_bytes,
+        notes: notes.clone(),
+    };
     if endpoint.method == ApiMethod::Get {
         return (endpoint.answer)(request).await;
     }
@@ -98,7 +107,7 @@ where
     if !endpoint.is_recorded {
         return (endpoint.answer)(request).await;
     }
-    let sender = change_sender(&request.report, operator, &head);
+    let sender = ChangeSender { notes, ..change_sender(&request.report, operator, &head) };
     let change = (endpoint.answer)(request);
     let answered = make_recorded(sender, change, ChangeOutcome::of_endpoint).await;
     answered.unwrap_or_else(|| Err(broken_off()))
@@ -122,7 +131,8 @@ fn change_sender(report: &StatusReport, operator: OperatorIdentity, head: &Parts
     let path = head.uri.path_and_query().map_or(head.uri.path(), PathAndQuery::as_str);
     let path = path.strip_prefix(API_PATH).unwrap_or(path).to_owned();
     let trail = report.gateway.audit.clone();
-    ChangeSender { trail, operator, method: head.method.clone(), path }
+    let (method, notes) = (head.method.clone(), ChangeNotes::default());
+    ChangeSender { trail, operator, method, path, notes }
 }
 
 fn broken_off() -> ApiProblem {

@@ -10,7 +10,7 @@ use crate::text::{clip, escape_controls};
 
 use super::access::OperatorIdentity;
 use super::problem::ProblemCode;
-use super::request::EndpointAnswer;
+use super::request::{ChangeNotes, EndpointAnswer};
 
 /// The sender of a request that may change something, and the place of its record.
 pub(super) struct ChangeSender {
@@ -22,6 +22,8 @@ pub(super) struct ChangeSender {
     pub(super) method: Method,
     /// The path below the API's own, or that of a page beside it, with the query.
     pub(super) path: String,
+    /// Facts that the endpoint adds.
+    pub(super) notes: ChangeNotes,
 }
 
 /// A request that may have changed something.
@@ -31,6 +33,8 @@ struct OperatorChange<'a> {
     method: &'a str,
     /// Its path, with the query.
     path: &'a str,
+    /// The digests of the definitions that it is about.
+    digests: &'a [String],
 }
 
 /// The answer to such a request.
@@ -71,8 +75,9 @@ pub(super) async fn make_recorded<T: Send + 'static>(
 ) -> Option<T> {
     let making = tokio::spawn(async move {
         let answered = change.await;
-        let ChangeSender { trail, operator, method, path } = sender;
-        let change = OperatorChange { method: method.as_str(), path: &path };
+        let ChangeSender { trail, operator, method, path, notes } = sender;
+        let digests = notes.digests();
+        let change = OperatorChange { method: method.as_str(), path: &path, digests: &digests };
         record_change(&trail, &operator, &change, outcome(&answered));
         answered
     });
@@ -102,7 +107,11 @@ fn audit_change(
     let ChangeOutcome { status, reason } = answered;
     let name = operator.actor.to_string();
     trail.record_operation(&OperationRecord {
-        operation: AuditOperation::Change { method: change.method, path: change.path },
+        operation: AuditOperation::Change {
+            method: change.method,
+            path: change.path,
+            digests: change.digests,
+        },
         actor: OperationActor::Operator(Some(&name)),
         address: operator.address,
         outcome: match status {
@@ -132,7 +141,7 @@ mod tests {
         let actor = Actor::Local(LocalUser { uid: 7 });
         let operator = OperatorIdentity { actor, role: None, address: None };
         let path = format!("/servers/a\u{1b}[2J\n/{}end", "x".repeat(5_000));
-        let change = OperatorChange { method: "POST", path: &path };
+        let change = OperatorChange { method: "POST", path: &path, digests: &[] };
         let refused = Err(ApiProblem::new(ProblemCode::UnknownServer, "none"));
         let outcome = ChangeOutcome::of_endpoint(&refused);
         record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, outcome);

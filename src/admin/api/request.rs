@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -30,6 +31,29 @@ pub(super) struct EndpointRequest {
     pub(super) arguments: Vec<(String, String)>,
     /// The body; empty for a request that reads.
     pub(super) body: Bytes,
+    /// Facts for the record of a change.
+    pub(super) notes: ChangeNotes,
+}
+
+/// Facts for the record of a change, which its endpoint adds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ChangeNotes {
+    digests: Arc<Mutex<Vec<String>>>,
+}
+
+impl ChangeNotes {
+    /// Adds the digests of the definitions that the change is about. Other texts are left out.
+    pub(super) fn add_digests(&self, digests: &[String]) {
+        let is_digest = |text: &&String| {
+            text.len() == SHA256_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        self.digests.lock().extend(digests.iter().filter(is_digest).cloned());
+    }
+
+    /// Returns the digests.
+    pub(super) fn digests(&self) -> Vec<String> {
+        self.digests.lock().clone()
+    }
 }
 
 /// The answer of an endpoint.
@@ -119,3 +143,6 @@ pub(super) fn answer(value: &impl Serialize) -> EndpointAnswer {
     }
     Err(ApiProblem::new(ProblemCode::Internal, "the answer could not be written"))
 }
+
+/// Digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;

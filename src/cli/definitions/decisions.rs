@@ -96,7 +96,7 @@ impl PinFiles<'_> {
             PinDecision::Approve => self.folder.approve_forms(server, &digests)?,
             PinDecision::Reject => self.folder.reject_forms(server, &digests)?,
         };
-        if let Some(reason) = record_change(self.config, &path) {
+        if let Some(reason) = record_change(self.config, &path, &digests) {
             print_error(&format!("the decision is not in the audit log: {reason}"));
         }
         Ok(decided)
@@ -139,7 +139,7 @@ fn find_pending(
 
 /// Records a change in the configured audit log, with its chain. Returns the reason that it is not
 /// recorded.
-fn record_change(config: &Config, path: &str) -> Option<String> {
+fn record_change(config: &Config, path: &str, digests: &[String]) -> Option<String> {
     let settings = audit_settings(&config.audit).filter(|_| !config.audit.stdout)?;
     let trail = AuditTrail::new(AuditCounts::default());
     if let Err(error) = trail.apply(Some(settings)) {
@@ -147,7 +147,7 @@ fn record_change(config: &Config, path: &str) -> Option<String> {
     }
     let name = format!("uid {}", rustix::process::geteuid().as_raw());
     trail.record_operation(&OperationRecord {
-        operation: AuditOperation::Change { method: "POST", path },
+        operation: AuditOperation::Change { method: "POST", path, digests },
         actor: OperationActor::Operator(Some(&name)),
         address: None,
         outcome: OperationOutcome::Ok,

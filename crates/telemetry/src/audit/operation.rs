@@ -61,6 +61,8 @@ pub enum AuditOperation<'a> {
         method: &'a str,
         /// The path, and its query if there is one.
         path: &'a str,
+        /// The digests of the definitions that were decided about.
+        digests: &'a [String],
     },
 }
 
@@ -164,9 +166,14 @@ impl AuditOperation<'_> {
                 json.write_optional(",\"digest_after\":", after);
                 json.write_number(",\"losses\":", Some(losses as u64));
             }
-            Self::Change { method, path } => {
+            Self::Change { method, path, digests } => {
                 json.write_member(",\"method\":", method);
                 json.write_member(",\"path\":", clip(path, MAX_PATH_BYTES));
+                if !digests.is_empty() {
+                    let recorded = digests.get(..MAX_RECORDED_DIGESTS).unwrap_or(digests);
+                    json.write_list(",\"digests\":[", recorded);
+                    json.write_number(",\"digest_count\":", Some(digests.len() as u64));
+                }
             }
         }
     }
@@ -203,3 +210,5 @@ impl OperationOutcome {
 
 /// Limit of the bytes of a path.
 const MAX_PATH_BYTES: usize = 512;
+/// Limit of the digests in a record.
+const MAX_RECORDED_DIGESTS: usize = 100;

@@ -275,7 +275,7 @@ impl RecordWriter<'_> {
     }
 
     /// Writes a list; the key includes the bracket.
-    fn write_list(&mut self, key: &str, texts: &[String]) {
+    pub(super) fn write_list(&mut self, key: &str, texts: &[String]) {
         push_raw(self.out, key);
         for (place, text) in texts.iter().enumerate() {
             push_raw(self.out, if place == 0 { "" } else { "," });

@@ -126,6 +126,7 @@ async fn decide(
         let detail = format!("expected 1 to {MAX_DECIDED_FORMS} digests in `sha256`");
         return Err(ApiProblem::invalid(detail));
     }
+    request.notes.add_digests(&sha256);
     let decided = in_background(move || record(&folder, &server, &sha256)).await?;
     request.report.gateway.snapshots.read_approvals();
     if decided.is_empty() {

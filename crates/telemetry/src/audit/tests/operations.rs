@@ -10,7 +10,7 @@ const ALL: [AuditOperation<'static>; 6] = [
     AuditOperation::Revocation { owner: Some("ann"), server: "s" },
     AuditOperation::Relay { issuer: "corp", endpoint: "token", client_id: Some("app") },
     AuditOperation::Reload { before: "aa", after: None, losses: 2 },
-    AuditOperation::Change { method: "POST", path: "/servers/s/refresh" },
+    AuditOperation::Change { method: "POST", path: "/servers/s/refresh", digests: &[] },
 ];
 
 fn operation(
@@ -30,12 +30,24 @@ fn operations_are_chained_records_and_their_fields_are_on_the_page() {
     for one in ALL {
         trail.record_operation(&operation(one, OperationActor::Operator(Some("eve"))));
     }
+    let digests: Vec<_> = (0..101).map(|number| format!("{number:064x}")).collect();
+    let (method, decided) = ("POST", "/servers/s/definitions/approve");
+    trail.record_operation(&OperationRecord {
+        operation: AuditOperation::Change { method, path: decided, digests: &digests },
+        actor: OperationActor::Operator(Some("eve")),
+        address: None,
+        outcome: OperationOutcome::Ok,
+        reason: None,
+    });
     trail.finish(Duration::from_secs(10));
     let (faults, report) = verify(&[&path], ChainMode::Plain);
-    assert_eq!((faults, report.records), (vec![], 7));
+    assert_eq!((faults, report.records), (vec![], 8));
     let records = lines(&path);
     let kinds: Vec<_> = records[1..].iter().map(|it| it["operation"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["login_link", "login", "revocation", "relay", "reload", "change"]);
+    assert_eq!(kinds, ["login_link", "login", "revocation", "relay", "reload", "change", "change"]);
+    assert_eq!(records[6].get("digests"), None);
+    assert_eq!(records[7]["digests"].as_array().unwrap()[..], digests[..100]);
+    assert_eq!(records[7]["digest_count"], 101);
     assert_eq!(records[5]["digest_after"], Value::Null);
     let actor = serde_json::json!({ "kind": "operator", "name": "eve" });
     assert!(records[1..].iter().all(|it| it["event"] == "operation" && it["actor"] == actor));
