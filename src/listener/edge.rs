@@ -43,12 +43,14 @@ where
 }
 
 /// Builds the stack for operators, answered by `respond`, on the admin listener and on the private
-/// socket. Probes of orchestrators name the host as they like, often an address that no setting
-/// knows: they are answered for a foreign host, too, with the mark [`ForeignHost`].
+/// socket; `refuse` answers requests that the guard refuses. Probes of orchestrators name the host as
+/// they like, often an address that no setting knows: they are answered for a foreign host, too, with
+/// the mark [`ForeignHost`].
 pub fn operators<B, F>(
     settings: LiveSettings,
     peer: PeerAddress,
     respond: impl Fn(Request<B>) -> F + Clone + Send + 'static,
+    refuse: fn(&AdmissionError) -> Response<downstream::Body>,
 ) -> impl Edge<B, downstream::Body>
 where
     B: Send + 'static,
@@ -58,7 +60,7 @@ where
         let answer = respond(request);
         Box::pin(async move { Ok(answer.await) })
     });
-    guarded_except(settings, peer, admit_probe, service)
+    guarded_except(settings, peer, RefusalRules { pardon: admit_probe, refuse }, service)
 }
 
 /// Extension of a request for a host that is not allowed: its answer must reveal no more than its
@@ -93,14 +95,23 @@ where
     B: Send + 'static,
     R: From<Bytes> + Default + Send + 'static,
 {
-    guarded_except(settings, peer, |_, refusal| Err(refusal), inner)
+    let rules = RefusalRules { pardon: |_, refusal| Err(refusal), refuse: json_rpc_refusal };
+    guarded_except(settings, peer, rules, inner)
 }
 
-/// Builds the layers of [`guarded`], with requests that `pardon` admits after the guard refused them.
+/// Treatment of the requests that the guard refuses.
+struct RefusalRules<B, R> {
+    /// Admits some of them all the same.
+    pardon: fn(&mut Request<B>, AdmissionError) -> Result<(), AdmissionError>,
+    /// Answers the others.
+    refuse: fn(&AdmissionError) -> Response<R>,
+}
+
+/// Builds the layers of [`guarded`], with these rules.
 fn guarded_except<B, R>(
     settings: LiveSettings,
     peer: PeerAddress,
-    pardon: fn(&mut Request<B>, AdmissionError) -> Result<(), AdmissionError>,
+    rules: RefusalRules<B, R>,
     inner: impl Edge<B, R, Future = EdgeFuture<R>>,
 ) -> impl Edge<B, R, Future = EdgeFuture<R>>
 where
@@ -108,15 +119,22 @@ where
     R: From<Bytes> + Default + Send + 'static,
 {
     let guard = ConnectionGuard::new(peer.local);
+    let RefusalRules { pardon, refuse } = rules;
+    let check = move |request: &mut Request<B>| {
+        let settings = settings.current();
+        // First, because every later check reads headers.
+        bound_head(request, &settings.limits)?;
+        // Before the guard: a request without a clear end cannot be judged.
+        refuse_ambiguous_framing(request)?;
+        // Before CORS and the service: neither may act for a foreign host or page.
+        guard.admit(&settings, request).or_else(|refusal| pardon(request, refusal))
+    };
     ServiceBuilder::new()
-        .layer(RefuseLayer::new(peer, move |request: &mut Request<B>| {
-            let settings = settings.current();
-            // First, because every later check reads headers.
-            bound_head(request, &settings.limits)?;
-            // Before the guard: a request without a clear end cannot be judged.
-            refuse_ambiguous_framing(request)?;
-            // Before CORS and the service: neither may act for a foreign host or page.
-            guard.admit(&settings, request).or_else(|refusal| pardon(request, refusal))
+        .layer(RefuseLayer::new(move |request: &mut Request<B>| {
+            check(request).map_err(|refusal| {
+                tracing::debug!(client = %peer.addr, %refusal, "request refused");
+                Box::new(answer_refusal(refuse(&refusal), &refusal))
+            })
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests that
         // do not come from a page pass unchanged.
@@ -152,13 +170,12 @@ fn answer_now<R: Send + 'static>(response: Response<R>) -> EdgeFuture<R> {
 
 /// A layer that applies a check to requests.
 struct RefuseLayer<C> {
-    peer: PeerAddress,
     check: C,
 }
 
 impl<C> RefuseLayer<C> {
-    fn new(peer: PeerAddress, check: C) -> Self {
-        Self { peer, check }
+    fn new(check: C) -> Self {
+        Self { check }
     }
 }
 
@@ -166,7 +183,7 @@ impl<S, C: Clone> Layer<S> for RefuseLayer<C> {
     type Service = Refusing<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Refusing { inner, peer: self.peer, check: self.check.clone() }
+        Refusing { inner, check: self.check.clone() }
     }
 }
 
@@ -174,15 +191,14 @@ impl<S, C: Clone> Layer<S> for RefuseLayer<C> {
 #[derive(Clone)]
 struct Refusing<S, C> {
     inner: S,
-    peer: PeerAddress,
     check: C,
 }
 
 impl<S, C, B, R> Service<Request<B>> for Refusing<S, C>
 where
     S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future = EdgeFuture<R>>,
-    C: Fn(&mut Request<B>) -> Result<(), AdmissionError>,
-    R: From<Bytes> + Send + 'static,
+    C: Fn(&mut Request<B>) -> Result<(), Box<Response<R>>>,
+    R: Send + 'static,
 {
     type Response = Response<R>;
     type Error = Infallible;
@@ -195,10 +211,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         match (self.check)(&mut request) {
             Ok(()) => self.inner.call(request),
-            Err(refusal) => {
-                tracing::debug!(client = %self.peer.addr, %refusal, "request refused");
-                answer_now(answer_refusal(&refusal))
-            }
+            Err(response) => answer_now(*response),
         }
     }
 }
@@ -313,13 +326,18 @@ fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), AdmissionErro
     }
 }
 
-/// Answers a refused request: a JSON-RPC error without an id, since no body has been read.
-fn answer_refusal<R: From<Bytes>>(refusal: &AdmissionError) -> Response<R> {
+/// Answers a client's refused request: a JSON-RPC error without an id, since no body has been read.
+fn json_rpc_refusal<R: From<Bytes>>(refusal: &AdmissionError) -> Response<R> {
     let mut response = Response::new(R::from(refusal.body()));
     *response.status_mut() = refusal.status();
+    response.headers_mut().insert(header::CONTENT_TYPE, MediaType::JSON);
+    response
+}
+
+/// Completes the answer to a refused request.
+fn answer_refusal<R>(mut response: Response<R>, refusal: &AdmissionError) -> Response<R> {
     response.extensions_mut().insert(downstream::Refused);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, MediaType::JSON);
     if matches!(refusal, AdmissionError::AmbiguousFraming | AdmissionError::UnknownCoding) {
         // The start of the next request is unclear.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::downstream::Body;
+use crate::listener::AdmissionError;
 
 /// The codes, with their status and meaning. Clients rely on the names: they never change.
 macro_rules! problem_codes {
@@ -58,6 +59,12 @@ problem_codes! {
     RoleNeeded = "role_needed", FORBIDDEN;
     /// The request comes from a web page of another site.
     ForeignPage = "foreign_page", FORBIDDEN;
+    /// The request names a host that is not allowed: add it to `admin.allowed_hosts`.
+    ForeignHost = "foreign_host", FORBIDDEN;
+    /// The request has a transfer coding other than `chunked`.
+    UnknownCoding = "unknown_coding", NOT_IMPLEMENTED;
+    /// The headers are too many, or have too many bytes.
+    HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE;
     /// The configuration has no such server.
     UnknownServer = "unknown_server", NOT_FOUND;
     /// The configuration has no such client.
@@ -132,6 +139,27 @@ impl ApiProblem {
         Self::new(ProblemCode::InvalidRequest, detail)
     }
 
+    /// Creates the problem of a request that the guard of the listener refuses.
+    fn of_admission(refusal: &AdmissionError) -> Self {
+        let code = match refusal {
+            AdmissionError::MissingHost
+            | AdmissionError::AmbiguousHost
+            | AdmissionError::MalformedHost
+            | AdmissionError::AmbiguousFraming => ProblemCode::InvalidRequest,
+            AdmissionError::ForeignHost(_) => ProblemCode::ForeignHost,
+            AdmissionError::OpaqueOrigin | AdmissionError::ForeignOrigin(_) => {
+                ProblemCode::ForeignPage
+            }
+            AdmissionError::UnknownCoding => ProblemCode::UnknownCoding,
+            AdmissionError::HeadersTooLarge { .. } | AdmissionError::TooManyHeaders { .. } => {
+                ProblemCode::HeadTooLarge
+            }
+        };
+        // The settings of this listener.
+        let detail = refusal.to_string().replace("`allowed_", "`admin.allowed_");
+        Self::new(code, detail)
+    }
+
     /// Creates the problem of a method that a path does not have.
     pub(super) fn method_not_allowed(allowed: &str) -> Self {
         let detail = format!("expected one of the methods {allowed}");
@@ -177,6 +205,11 @@ impl ApiProblem {
         }
         response
     }
+}
+
+/// Answers a request that the guard of the listener refuses.
+pub fn refuse_admission(refusal: &AdmissionError) -> Response<Body> {
+    ApiProblem::of_admission(refusal).respond()
 }
 
 impl ProblemCode {

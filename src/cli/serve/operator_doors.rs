@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::admin::{AdminEntrance, StatusReport, answer_operator, socket_path};
+use crate::admin::{AdminEntrance, StatusReport, answer_operator, refuse_admission, socket_path};
 use crate::call::{Drain, PeerAddress};
 use crate::config::Config;
 use crate::listener::{
@@ -89,9 +89,10 @@ pub(super) fn serve_operators(
         let live = settings.clone();
         let stack = move |peer: PeerAddress| {
             let report = Arc::clone(&report);
-            edge::operators(live.clone(), peer, move |request| {
+            let answer = move |request| {
                 answer_operator(Arc::clone(&report), AdminEntrance::Listener(peer), request)
-            })
+            };
+            edge::operators(live.clone(), peer, answer, refuse_admission)
         };
         socket.serve(settings, stack, draining).await;
     })
@@ -114,10 +115,11 @@ pub(super) fn serve_commands(
         tracing::debug!("commands connect to {}", socket.path().display());
         let stack = move |user: LocalUser, peer: PeerAddress| {
             let report = Arc::clone(&report);
-            edge::operators(settings.clone(), peer, move |request| {
+            let answer = move |request| {
                 let entrance = AdminEntrance::Private(user);
                 answer_operator(Arc::clone(&report), entrance, request)
-            })
+            };
+            edge::operators(settings.clone(), peer, answer, refuse_admission)
         };
         socket.serve(stack, draining).await;
     })
