@@ -19,6 +19,7 @@ pub mod stdio;
 
 pub use access::caller::{Refused, Unauthenticated, WaitingRequest, refusal};
 pub use legacy::SessionOverview;
+pub use modern::listeners::ListenOverview;
 pub use requests::dispatch::PendingResponse;
 pub use responses::body::Body;
 pub(crate) use responses::response::with_events;
@@ -42,6 +43,7 @@ use crate::shares::SharedAmount;
 use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
+use modern::listeners::ListenStreams;
 use requests::dispatch::answered;
 use requests::era;
 use requests::refused_requests::AuditedRequest;
@@ -64,6 +66,8 @@ pub struct McpService {
     sessions: Arc<Sessions>,
     pipes: SsePipes,
     streams: OpenStreams,
+    /// The streams of Modern clients, for operators.
+    listeners: ListenStreams,
     /// Memory of request bodies, by client.
     bodies: Arc<SharedAmount>,
     drain: Drain,
@@ -74,7 +78,8 @@ impl McpService {
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
-        Arc::new(Self { gateway, sessions, pipes, streams, bodies: Arc::default(), drain })
+        let (listeners, bodies) = (ListenStreams::default(), Arc::default());
+        Arc::new(Self { gateway, sessions, pipes, streams, listeners, bodies, drain })
     }
 
     /// Returns the signal for the end of streams.
@@ -100,6 +105,16 @@ impl McpService {
     /// Ends the session with this digest. Returns it; `None` if there is no such session.
     pub fn end_session(&self, digest: &str) -> Option<SessionOverview> {
         self.sessions.end_by_digest(digest)
+    }
+
+    /// Returns every Modern client with open streams, the one with the oldest stream first.
+    pub fn listening_clients(&self) -> Vec<ListenOverview> {
+        self.listeners.overviews()
+    }
+
+    /// Ends the streams of the Modern client with this digest. Returns them; `None` if it has none.
+    pub fn end_streams(&self, digest: &str) -> Option<ListenOverview> {
+        self.listeners.end_by_digest(digest)
     }
 
     /// Identifies the sender of a request by its head alone, before anything else is read. The

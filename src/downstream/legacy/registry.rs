@@ -51,6 +51,8 @@ pub struct SessionOverview {
     pub digest: String,
     /// The client or user.
     pub principal: Principal,
+    /// The address that it was opened from.
+    pub address: IpAddr,
     /// The profile.
     pub profile: String,
     /// The client's name for its software; empty if it sent none.
@@ -140,7 +142,7 @@ impl Sessions {
         let ended = open.make_room(&holder, limits)?;
         let held = Arc::clone(&self.held);
         let replay = OutboxBounds { each: limits.replay, all: limits.replay_all, held };
-        let opened = NewSession { id, client, owner, holder };
+        let opened = NewSession { id, client, owner, holder, address };
         let session = ClientSession::new(opened, replay, &self.gateway);
         let session = Arc::new(session);
         open.insert(&session);
@@ -238,6 +240,7 @@ impl SessionOverview {
         Self {
             digest: digest_session(session),
             principal: session.owner().principal().clone(),
+            address: session.address(),
             profile: session.owner().endpoint().profile().to_owned(),
             software: one_line(&software, MAX_SOFTWARE_CHARS),
             version: one_line(&version, MAX_SOFTWARE_CHARS),

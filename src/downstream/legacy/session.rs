@@ -1,6 +1,7 @@
 //! A Legacy client's session.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant as RealInstant};
@@ -35,6 +36,8 @@ pub(crate) struct ClientSession {
     id: Arc<str>,
     owner: VerifiedCaller,
     holder: Holder,
+    /// The address that it was opened from.
+    address: IpAddr,
     client: Arc<Client>,
     /// Times of its creation and its last use.
     used: LastUse,
@@ -86,15 +89,17 @@ pub(super) struct NewSession {
     pub(super) client: Client,
     pub(super) owner: VerifiedCaller,
     pub(super) holder: Holder,
+    pub(super) address: IpAddr,
 }
 
 impl ClientSession {
     pub(super) fn new(opened: NewSession, replay: OutboxBounds, gateway: &Gateway) -> Self {
-        let NewSession { id, client, owner, holder } = opened;
+        let NewSession { id, client, owner, holder, address } = opened;
         Self {
             id,
             owner,
             holder,
+            address,
             client: Arc::new(client),
             used: LastUse::new(clock::now()),
             busy: AtomicUsize::new(0),
@@ -132,6 +137,11 @@ impl ClientSession {
     /// Returns the holder that is charged for it.
     pub(super) fn holder(&self) -> &Holder {
         &self.holder
+    }
+
+    /// Returns the address that it was opened from.
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Ends all that is under way in it. Returns its lifetime.

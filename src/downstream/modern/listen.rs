@@ -22,6 +22,7 @@ use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
 use crate::shares::Holder;
 use crate::telemetry::metrics::Entered;
 
+use super::listeners::ListedStream;
 use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::responses::list_changes::{ListChanges, WantedLists};
 use crate::downstream::responses::open_streams::StreamPlace;
@@ -100,6 +101,7 @@ struct ListenStream {
     keep_alive: Duration,
     drain: Drain,
     standing: AccessWatch,
+    listed: ListedStream,
     _held: (StreamPlace, Entered),
 }
 
@@ -181,6 +183,10 @@ impl ListenStream {
                         return;
                     }
                     () = this.standing.revoked() => return,
+                    () = this.listed.ended() => {
+                        yield subscription.end();
+                        return;
+                    }
                     acknowledged = acknowledged(&mut this.opening) => {
                         this.opening = None;
                         yield acknowledged;
@@ -245,6 +251,7 @@ impl McpService {
         let place = self.streams.enter(&holder, narrowing, streams)?;
         // In this order, so that changes in between are announced.
         let ticks = self.gateway.changes();
+        let listed = self.listeners.enter(&context);
         let changes = ListChanges::since(self.gateway.shown(&context), filter.lists);
         let gateway = Arc::clone(&self.gateway);
         let subscriber = Subscriber::default();
@@ -257,6 +264,7 @@ impl McpService {
             keep_alive,
             drain: self.drain.clone(),
             standing: self.watch_access(caller),
+            listed,
             _held: (place, self.gateway.metrics.open_streams().enter()),
         };
         Ok(response::with_events(Body::stream(listening.events())))

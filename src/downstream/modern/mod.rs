@@ -1,6 +1,7 @@
 //! Modern clients: every request is self-contained.
 
 mod listen;
+pub(super) mod listeners;
 
 use std::sync::Arc;
 

@@ -9,12 +9,14 @@ use std::hash::{BuildHasher as _, Hash, Hasher as _};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::call::{Context, Principal};
 use crate::clock;
+use crate::crypto::sha256;
 use crate::shares::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds, network};
 use crate::text::one_line;
 
@@ -39,6 +41,36 @@ pub struct SeenClient {
     pub version: String,
     /// The protocol version.
     pub protocol_version: &'static str,
+}
+
+impl SeenClient {
+    /// Describes the sender of a request.
+    pub fn of(context: &Context) -> Self {
+        let (software, version) = context.client.name_and_version();
+        Self {
+            principal: context.principal.clone(),
+            address: network(context.address),
+            profile: context.endpoint.profile().to_owned(),
+            software: one_line(&software, MAX_SOFTWARE_CHARS),
+            version: one_line(&version, MAX_SOFTWARE_CHARS),
+            protocol_version: context.client.version.as_str(),
+        }
+    }
+
+    /// Returns the digits that identify the client to operators.
+    pub fn digest(&self) -> String {
+        let Self { principal, address, profile, software, version, protocol_version } = self;
+        let kind = match principal {
+            Principal::Anonymous => "anonymous",
+            Principal::Client(_) => "client",
+            Principal::User(_) => "user",
+        };
+        let address = address.to_string();
+        let parts =
+            [kind, principal.as_str(), &address, profile, software, version, protocol_version];
+        let digest = sha256(parts.join("\0").as_bytes());
+        HEXLOWER.encode(digest.first_chunk::<CLIENT_DIGEST_BYTES>().unwrap_or(&[0; 8]))
+    }
 }
 
 /// A client, and the times of its requests.
@@ -91,15 +123,7 @@ impl SeenClients {
     }
 
     fn insert(&self, context: &Context, now: Instant) {
-        let (software, version) = context.client.name_and_version();
-        let client = SeenClient {
-            principal: context.principal.clone(),
-            address: network(context.address),
-            profile: context.endpoint.profile().to_owned(),
-            software: one_line(&software, MAX_SOFTWARE_CHARS),
-            version: one_line(&version, MAX_SOFTWARE_CHARS),
-            protocol_version: context.client.version.as_str(),
-        };
+        let client = SeenClient::of(context);
         let holder = Holder::of_context(context);
         let owner =
             EntryOwner { holder, share: MAX_SEEN_OF_HOLDER, address: Some(context.address) };
@@ -143,6 +167,8 @@ fn is_noted(hash: u64, now: Instant) -> bool {
     })
 }
 
+/// Bytes of the digest that identifies a client.
+const CLIENT_DIGEST_BYTES: usize = 8;
 /// Limit of the clients.
 const MAX_SEEN_CLIENTS: usize = 1000;
 /// Limit of the clients of one address.

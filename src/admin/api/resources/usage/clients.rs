@@ -13,8 +13,8 @@ use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::{ClientStatus, client_status};
 use crate::call::Principal;
 use crate::config::{AdminRole, ClientConfig};
-use crate::downstream::SessionOverview;
-use crate::pipeline::ClientSighting;
+use crate::downstream::{ListenOverview, SessionOverview};
+use crate::pipeline::SeenClient;
 use crate::policy::LimitLevel;
 use crate::snapshot::Snapshot;
 
@@ -23,6 +23,8 @@ use super::activity::{FailureStatus, failure_statuses};
 /// Clients of the configuration, open sessions, and clients that were seen lately.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ClientsPage {
+    /// Start of the process. Calls and failures before it are not counted.
+    counted_since: Timestamp,
     /// Every client of the configuration, in file order.
     clients: Vec<ClientDetails>,
     /// Callers without a table of their own: `anonymous` ones, and the users of each issuer
@@ -31,7 +33,7 @@ pub(crate) struct ClientsPage {
     /// Every open session of a Legacy client, the oldest first. Modern clients have none.
     sessions: Vec<SessionStatus>,
     /// Modern clients of the last hour, the last one first: at most 1000, 200 of one address and
-    /// 20 of one principal.
+    /// 20 of one principal. Then those that were silent for longer and have an open stream.
     recent: Vec<RecentClient>,
 }
 
@@ -45,13 +47,14 @@ pub(crate) struct ClientDetails {
     role: Option<&'static str>,
     /// The profiles that it may use; `None` for all.
     profiles: Option<Vec<String>>,
-    /// Time of its last request with a key in this process, to the second.
+    /// Time of its last request with a key, to the second: in this process and, with
+    /// `gateway.state_dir`, in earlier ones.
     last_used_at: Option<Timestamp>,
     /// Number of its open sessions.
     sessions: usize,
-    /// Number of its calls since the start.
+    /// Number of its calls since `counted_since`.
     calls: u64,
-    /// Its refused and failed requests since the start, by reason.
+    /// Its refused and failed requests since `counted_since`, by reason.
     failures: Vec<FailureStatus>,
     /// The rest of its rates and quotas, as `POST /why` has it.
     limits: Vec<LimitStatus>,
@@ -62,9 +65,9 @@ pub(crate) struct ClientDetails {
 pub(crate) struct CallerGroup {
     /// `anonymous`, or `NAME:*` for the users of an issuer.
     name: String,
-    /// Number of their calls since the start.
+    /// Number of their calls since `counted_since`.
     calls: u64,
-    /// Their refused and failed requests since the start, by reason.
+    /// Their refused and failed requests since `counted_since`, by reason.
     failures: Vec<FailureStatus>,
 }
 
@@ -82,6 +85,8 @@ pub(crate) struct LimitStatus {
 /// A Modern client that was seen lately.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RecentClient {
+    /// Digits that name it here.
+    session: String,
     /// The client of the configuration, the user of an issuer, or `anonymous`.
     principal: String,
     /// Its address, or the /64 network of an IPv6 address.
@@ -94,6 +99,8 @@ pub(crate) struct RecentClient {
     version: String,
     /// The protocol version.
     protocol_version: &'static str,
+    /// Its open streams for messages outside of calls.
+    streams: usize,
     /// The time of its first request, if it has not been silent for an hour since.
     first_seen_at: Option<Timestamp>,
     /// The time of its last request, to 5 seconds.
@@ -126,33 +133,52 @@ pub(crate) struct SessionStatus {
     opened_at: Option<Timestamp>,
     /// The time of its last use; `None` while it has a call or a stream.
     idle_since: Option<Timestamp>,
+    /// The rest of the rates and quotas of a caller without a table; empty for a client of the
+    /// configuration, which has them in `clients`.
+    limits: Vec<LimitStatus>,
 }
 
 /// Lists clients and sessions.
 pub(crate) fn list_clients(request: &EndpointRequest) -> EndpointAnswer {
     let sessions = request.report.mcp.session_overviews();
     let snapshot = request.report.gateway.snapshots.load_full();
+    let uses = request.report.uses.times();
     let clients = snapshot.config.clients.iter().map(|client| {
         let principal = Principal::Client(Arc::clone(&client.name));
         let open = sessions.iter().filter(|session| session.principal == principal);
-        client_details(&snapshot, client, open.count())
+        client_details(&snapshot, client_status(&snapshot, client, &uses), client, open.count())
     });
     let issuers = snapshot.config.issuers.iter();
     let users = issuers.map(|issuer| Principal::User(format!("{}:*", issuer.name.as_str()).into()));
     let groups = std::iter::once(Principal::Anonymous).chain(users);
-    let recent = request.report.gateway.seen_clients().into_iter();
+    let mut recent = Vec::new();
+    let mut listening = request.report.mcp.listening_clients();
+    for sighting in request.report.gateway.seen_clients() {
+        let open = listening.iter().position(|overview| overview.client == sighting.client);
+        let streams = open.map_or(0, |place| listening.remove(place).streams);
+        let times = [sighting.first_at, sighting.last_at].map(time);
+        recent.push(recent_client(&snapshot, sighting.client, streams, times));
+    }
+    for ListenOverview { client, streams, .. } in listening {
+        recent.push(recent_client(&snapshot, client, streams, [None, None]));
+    }
     answer(&ClientsPage {
+        counted_since: request.report.started_at,
         clients: clients.collect(),
         groups: groups.map(|group| caller_group(&snapshot, &group)).collect(),
-        recent: recent.map(|sighting| recent_client(&snapshot, sighting)).collect(),
-        sessions: sessions.into_iter().map(session_status).collect(),
+        recent,
+        sessions: sessions.into_iter().map(|it| session_status(&snapshot, it)).collect(),
     })
 }
 
-fn client_details(snapshot: &Snapshot, client: &ClientConfig, sessions: usize) -> ClientDetails {
+fn client_details(
+    snapshot: &Snapshot,
+    status: ClientStatus,
+    client: &ClientConfig,
+    sessions: usize,
+) -> ClientDetails {
     let principal = Principal::Client(Arc::clone(&client.name));
     let counts = snapshot.client_counts(&principal);
-    let status = client_status(snapshot, client);
     let profiles = client.profiles.as_ref();
     ClientDetails {
         role: client.role.map(AdminRole::as_str),
@@ -176,22 +202,38 @@ fn caller_group(snapshot: &Snapshot, group: &Principal) -> CallerGroup {
     }
 }
 
-fn recent_client(snapshot: &Snapshot, sighting: ClientSighting) -> RecentClient {
-    let ClientSighting { client, first_at, last_at } = sighting;
-    let limits = match &client.principal {
-        Principal::Client(_) => Vec::new(),
-        caller => limit_statuses(snapshot, caller, client.address),
-    };
+fn recent_client(
+    snapshot: &Snapshot,
+    client: SeenClient,
+    streams: usize,
+    times: [Option<Timestamp>; 2],
+) -> RecentClient {
+    let [first_seen_at, last_seen_at] = times;
+    let limits = limits_without_table(snapshot, &client.principal, client.address);
     RecentClient {
+        session: client.digest(),
+        streams,
         principal: principal_name(&client.principal),
         address: client.address,
         profile: client.profile,
         software: client.software,
         version: client.version,
         protocol_version: client.protocol_version,
-        first_seen_at: time(first_at),
-        last_seen_at: time(last_at),
+        first_seen_at,
+        last_seen_at,
         limits,
+    }
+}
+
+/// Returns the rest of the limits of a caller that has no table in the configuration.
+fn limits_without_table(
+    snapshot: &Snapshot,
+    caller: &Principal,
+    address: IpAddr,
+) -> Vec<LimitStatus> {
+    match caller {
+        Principal::Client(_) => Vec::new(),
+        caller => limit_statuses(snapshot, caller, address),
     }
 }
 
@@ -213,16 +255,42 @@ fn time(at: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(at).ok()
 }
 
-/// Ends a session.
+/// Ends a session, or the streams of a Modern client.
 pub(crate) fn end_session(request: &EndpointRequest) -> EndpointAnswer {
     let digest = request.argument("session").unwrap_or_default();
-    let ended = request.report.mcp.end_session(digest);
-    let missing = || ApiProblem::new(ProblemCode::UnknownSession, "there is no such session");
-    answer(&session_status(ended.ok_or_else(missing)?))
+    let mcp = &request.report.mcp;
+    let snapshot = request.report.gateway.snapshots.load();
+    if let Some(ended) = mcp.end_session(digest) {
+        return answer(&session_status(&snapshot, ended));
+    }
+    let missing = || {
+        let detail = "there is no such session, and no Modern client with open streams";
+        ApiProblem::new(ProblemCode::UnknownSession, detail)
+    };
+    answer(&stream_status(&snapshot, mcp.end_streams(digest).ok_or_else(missing)?))
 }
 
-fn session_status(session: SessionOverview) -> SessionStatus {
+/// Describes the streams of a Modern client like a session.
+fn stream_status(snapshot: &Snapshot, ended: ListenOverview) -> SessionStatus {
+    let ListenOverview { client, streams, opened_at } = ended;
     SessionStatus {
+        session: client.digest(),
+        principal: principal_name(&client.principal),
+        limits: limits_without_table(snapshot, &client.principal, client.address),
+        profile: client.profile,
+        software: client.software,
+        version: client.version,
+        protocol_version: client.protocol_version.to_owned(),
+        streams,
+        calls: 0,
+        opened_at: time(opened_at),
+        idle_since: None,
+    }
+}
+
+fn session_status(snapshot: &Snapshot, session: SessionOverview) -> SessionStatus {
+    SessionStatus {
+        limits: limits_without_table(snapshot, &session.principal, session.address),
         session: session.digest,
         principal: principal_name(&session.principal),
         profile: session.profile,
