@@ -118,7 +118,7 @@ impl Record {
         });
         let started = clock::real_now();
         let is_observed = gateway.calls.is_on();
-        let observe = || CallObservation::begin(gateway, context, started);
+        let observe = || CallObservation::begin(gateway, call, started);
         let record = Self {
             told: false,
             left: CallOutcome::Cancelled,

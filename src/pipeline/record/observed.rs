@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::call::{Answer, Context, Failure};
+use crate::call::{Answer, Call, Failure};
 use crate::clock;
 use crate::pipeline::Gateway;
 use crate::telemetry::CallRecord;
-use crate::telemetry::observation::{CallObservers, CallSizes, CallTimer, ObservedCall};
+use crate::telemetry::observation::{
+    CallObservers, CallSizes, CallTimer, FlightPlace, ObservedCall, StartedCall,
+};
+
+use super::{requested_name, subject};
 
 /// Data for the observed form of a call beyond its access log record.
 pub(super) struct CallObservation {
@@ -16,21 +20,27 @@ pub(super) struct CallObservation {
     id: String,
     at: SystemTime,
     result_bytes: Option<u64>,
+    /// Lists the call until its end.
+    _in_flight: Option<FlightPlace>,
 }
 
 impl CallObservation {
     /// Begins the observation of a call that started at this time; `None` without an observation. Its id
     /// is that of its audit record.
     #[cold]
-    pub(super) fn begin(
-        gateway: &Gateway,
-        context: &Context,
-        started: Instant,
-    ) -> Option<Box<Self>> {
+    pub(super) fn begin(gateway: &Gateway, call: &Call, started: Instant) -> Option<Box<Self>> {
+        let context = &call.context;
         let timer = gateway.calls.begin(started)?;
         let next_id = || gateway.audit.next_id();
         let id = context.audit.as_ref().map_or_else(next_id, |notes| notes.id_or(next_id));
+        let begun = StartedCall {
+            principal: context.principal.as_str(),
+            profile: context.endpoint.profile(),
+            method: call.method.as_str(),
+            subject: subject(&call.method, requested_name(&call.params)),
+        };
         Some(Box::new(Self {
+            _in_flight: gateway.calls.enter_flight(begun, &id, &timer),
             observers: Arc::clone(&gateway.calls),
             timer,
             id,

@@ -113,7 +113,7 @@ impl ObservedCall {
 }
 
 /// Returns the name of a subject, or its URI without parts that may be secret.
-fn subject_text(subject: CallSubject<'_>) -> Option<String> {
+pub(super) fn subject_text(subject: CallSubject<'_>) -> Option<String> {
     let name = subject.tool().or(subject.prompt()).map(str::to_owned);
     name.or_else(|| subject.resource_uri().map(std::borrow::Cow::into_owned))
 }

@@ -7,9 +7,11 @@
 //! written, and from [`metrics`](super::metrics), which only count.
 
 mod call;
+mod in_flight;
 mod observers;
 mod steps;
 
 pub use call::{CallSizes, ObservedCall};
+pub use in_flight::{CallInFlight, FlightPlace, StartedCall};
 pub use observers::{CallObservers, LiveCalls};
 pub use steps::{CallStep, CallTimer, TimedStep};

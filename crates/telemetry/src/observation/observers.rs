@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use trunkline_core::clock;
 
 use super::call::ObservedCall;
+use super::in_flight::{CallInFlight, FlightPlace, FlightTable, StartedCall};
 use super::steps::CallTimer;
 use crate::recent::{
     LiveItem, LiveItems, Numbered, RecentBounds, RecentItems, TooManyObserversError,
@@ -21,6 +22,8 @@ pub struct CallObservers {
     on: AtomicBool,
     lease: Mutex<ObservationLease>,
     calls: RecentItems<ObservedCall>,
+    /// The calls that are observed and have not ended.
+    in_flight: Arc<Mutex<FlightTable>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +45,8 @@ pub struct LiveCalls {
 impl Default for CallObservers {
     fn default() -> Self {
         let (on, lease) = (AtomicBool::new(false), Mutex::default());
-        Self { on, lease, calls: RecentItems::new(&[bounds(OBSERVED_CALLS)]) }
+        let calls = RecentItems::new(&[bounds(OBSERVED_CALLS)]);
+        Self { on, lease, calls, in_flight: Arc::default() }
     }
 }
 
@@ -65,6 +69,25 @@ impl CallObservers {
     pub fn begin(&self, now: Instant) -> Option<Arc<CallTimer>> {
         self.end_lease(now);
         self.is_on().then(|| CallTimer::start(now))
+    }
+
+    /// Lists an observed call as one in flight, until the place is dropped; `None` if there are too
+    /// many.
+    #[cold]
+    pub fn enter_flight(
+        &self,
+        call: StartedCall<'_>,
+        id: &str,
+        timer: &Arc<CallTimer>,
+    ) -> Option<FlightPlace> {
+        FlightPlace::enter(&self.in_flight, CallInFlight::new(call, id, timer))
+    }
+
+    /// Returns the observed calls that have not ended, the oldest first. Calls are observed for some
+    /// time from then on; those that had begun before are missing.
+    pub fn in_flight(&self) -> Vec<Arc<CallInFlight>> {
+        self.look(clock::real_now());
+        self.in_flight.lock().list()
     }
 
     /// Adds a call that has ended.

@@ -88,6 +88,11 @@ impl CallTimer {
         }
     }
 
+    /// Returns the step that has begun last.
+    pub(super) fn current_step(&self) -> CallStep {
+        self.0.lock().last().map_or(CallStep::Client, |(step, _)| *step)
+    }
+
     /// Returns true if a step has begun.
     pub fn has_begun(&self, step: CallStep) -> bool {
         self.0.lock().iter().any(|(begun, _)| *begun == step)

@@ -1,5 +1,7 @@
 //! Recent calls: a ring of them, one with its steps, and new ones as they end.
 
+use std::time::SystemTime;
+
 use async_stream::stream;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -10,7 +12,7 @@ use crate::admin::api::event_stream::{
 };
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
-use crate::telemetry::observation::{ObservedCall, TimedStep};
+use crate::telemetry::observation::{CallInFlight, ObservedCall, TimedStep};
 use crate::telemetry::{CallOutcome, LiveItem, Numbered};
 
 use super::servers::known_server;
@@ -18,10 +20,33 @@ use super::servers::known_server;
 /// Recent calls.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CallsPage {
-    /// The newest first.
+    /// The observed calls that have not ended, the oldest first, at most 1000: only with the first
+    /// page, and without the filters `server` and `outcome`. Calls are observed from the first look
+    /// on, or always with `admin.recent`.
+    in_flight: Vec<InFlightDocument>,
+    /// The calls that have ended, the newest first.
     calls: Vec<CallDocument>,
     /// `before` for the next page; `null` on the last one.
     next: Option<u64>,
+}
+
+/// A call that has not ended.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct InFlightDocument {
+    /// Its id, and that of its record in the audit log if there will be one.
+    id: String,
+    /// Time of its start.
+    since: Timestamp,
+    /// The client of the configuration, the user of an issuer, or `anonymous`.
+    client: String,
+    /// The profile.
+    profile: String,
+    /// The method.
+    method: String,
+    /// The tool, prompt or resource by its public name, as the client wrote it.
+    name: Option<String>,
+    /// The current step: see the steps of a call that has ended.
+    step: &'static str,
 }
 
 /// A call that has ended. It has the facts of the access log, and neither arguments nor result.
@@ -113,6 +138,14 @@ impl CallFilter {
         })
     }
 
+    /// Returns true for a call in flight. Its server and its outcome are not known.
+    fn matches_in_flight(&self, call: &CallInFlight) -> bool {
+        self.server.is_none()
+            && self.outcome.is_none()
+            && self.client.as_ref().is_none_or(|client| *client == call.principal)
+            && self.since.is_none_or(|since| wall_time_of(call.at) >= since)
+    }
+
     fn matches(&self, call: &ObservedCall) -> bool {
         let is_server = |name: &String| call.server.as_ref() == Some(name);
         self.server.as_ref().is_none_or(is_server)
@@ -133,7 +166,25 @@ pub(crate) fn list_calls(request: &EndpointRequest) -> EndpointAnswer {
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(|call| call.number);
-    answer(&CallsPage { calls: found.iter().map(|call| call_document(call)).collect(), next })
+    let flying = if before.is_none() { calls.in_flight() } else { Vec::new() };
+    let flying = flying.iter().filter(|call| filter.matches_in_flight(call));
+    answer(&CallsPage {
+        in_flight: flying.map(|call| in_flight_document(call)).collect(),
+        calls: found.iter().map(|call| call_document(call)).collect(),
+        next,
+    })
+}
+
+fn in_flight_document(call: &CallInFlight) -> InFlightDocument {
+    InFlightDocument {
+        id: call.id.clone(),
+        since: wall_time_of(call.at),
+        client: call.principal.clone(),
+        profile: call.profile.clone(),
+        method: call.method.clone(),
+        name: call.name.clone(),
+        step: call.step().as_str(),
+    }
 }
 
 /// Answers with one call, and its steps.
@@ -213,7 +264,11 @@ fn call_document(numbered: &Numbered<ObservedCall>) -> CallDocument {
 }
 
 fn time_of(call: &ObservedCall) -> Timestamp {
-    Timestamp::try_from(call.at).unwrap_or(Timestamp::UNIX_EPOCH)
+    wall_time_of(call.at)
+}
+
+fn wall_time_of(at: SystemTime) -> Timestamp {
+    Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Milliseconds with three decimals, as in the access log.
