@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::API_PATH;
 use super::endpoints::{API_ENDPOINTS, ApiEndpoint};
 use super::openapi::openapi_document;
@@ -67,4 +69,31 @@ fn the_document_describes_every_endpoint_with_schemas_that_exist() {
         let pointer = reference.split('"').next().expect("the end of the text");
         assert!(document.pointer(pointer).is_some(), "{pointer}");
     }
+}
+
+#[test]
+fn parameters_have_their_types_and_a_body_is_required_where_there_must_be_one() {
+    let document = openapi_document();
+    let operation =
+        |method: &str, path: &str| document["paths"][format!("{API_PATH}{path}")][method].clone();
+    let schema = |path: &str, name: &str| {
+        let operation = operation("get", path);
+        let all = operation["parameters"].as_array().expect("a list");
+        let found = all.iter().find(|one| one["name"] == name).expect("the parameter");
+        found["schema"].clone()
+    };
+    for (path, name, expected) in [
+        ("/calls", "server", json!({ "type": "string" })),
+        ("/calls", "limit", json!({ "type": "integer", "minimum": 0 })),
+        ("/calls", "since", json!({ "type": "string", "format": "date-time" })),
+        ("/configuration/history/{version}", "version", json!({ "type": "integer", "minimum": 0 })),
+    ] {
+        assert_eq!(schema(path, name), expected, "{path} {name}");
+    }
+    assert_eq!(schema("/log", "level")["enum"][0], "error");
+    let wait = &operation("post", "/servers/{server}/enable")["parameters"][1];
+    assert_eq!(wait["schema"], json!({ "type": "boolean" }));
+    let required = |path: &str| operation("post", path)["requestBody"]["required"].clone();
+    assert_eq!(required("/servers/{server}/test"), false);
+    assert_eq!(required("/calls"), true);
 }

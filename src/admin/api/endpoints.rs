@@ -13,6 +13,7 @@ use crate::admin::{
 use crate::config::AdminRole::{self, Admin, Operator, Viewer};
 use crate::pipeline::{CallExplanation, CallQuery, OperatorCall, OperatorCallReport};
 use crate::snapshot::TrialReport;
+use crate::telemetry::CallOutcome;
 
 use super::request::{EndpointAnswer, EndpointRequest};
 use super::resources::audit;
@@ -48,6 +49,8 @@ pub(super) struct ApiEndpoint {
     pub(super) parameters: &'static [EndpointParameter],
     /// Writes the schema of the body; `None` if there is none.
     pub(super) body: Option<WriteSchema>,
+    /// True if the body may be missing.
+    pub(super) is_body_optional: bool,
     /// Writes the schema of the answer.
     pub(super) response: WriteSchema,
     /// Answers a request.
@@ -82,8 +85,25 @@ pub(super) struct EndpointParameter {
     pub(super) name: &'static str,
     /// Its place.
     pub(super) place: ArgumentPlace,
+    /// The form of its values.
+    pub(super) form: ArgumentForm,
     /// Its meaning.
     pub(super) meaning: &'static str,
+}
+
+/// Forms of the values of parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArgumentForm {
+    /// Any text.
+    Text,
+    /// A whole number.
+    Count,
+    /// A time (RFC 3339).
+    Time,
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 /// Places of parameters.
@@ -126,6 +146,7 @@ impl ApiEndpoint {
             summary,
             parameters: &[],
             body: None,
+            is_body_optional: false,
             response: schema_of::<serde_json::Value>,
             answer: |_| Box::pin(async { Err(super::unknown_path()) }),
             is_recorded: false,
@@ -165,6 +186,11 @@ impl ApiEndpoint {
     /// Sets the type of the body.
     const fn reads<T: JsonSchema>(self) -> Self {
         Self { body: Some(schema_of::<T>), ..self }
+    }
+
+    /// Sets the type of a body that may be missing.
+    const fn may_read<T: JsonSchema>(self) -> Self {
+        Self { is_body_optional: true, ..self.reads::<T>() }
     }
 
     /// Sets the type of the answer, and the function that answers.
@@ -215,7 +241,7 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
          (role admin)",
     )
     .takes(&[SERVER_PARAMETER, TESTED_TOOL])
-    .reads::<TrialArguments>()
+    .may_read::<TrialArguments>()
     .answers::<TrialReport>(|it| Box::pin(trials::test_server(it))),
     ApiEndpoint::get("/servers/{server}/faults", "The last faults of a server, with their counts")
         .takes(&[SERVER_PARAMETER])
@@ -249,7 +275,11 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
          clients, and the Modern clients of the last hour",
     )
         .answers::<ClientsPage>(|it| Box::pin(async move { clients::list_clients(&it) })),
-    ApiEndpoint::delete("/sessions/{session}", "Ends a session, with its calls and streams")
+    ApiEndpoint::delete(
+        "/sessions/{session}",
+        "Ends a session with its calls and streams, or the streams of a Modern client, which may open \
+         new ones",
+    )
         .takes(&[SESSION_PARAMETER])
         .answers::<SessionStatus>(|it| Box::pin(async move { clients::end_session(&it) })),
     ApiEndpoint::get("/logins", "Every login at a server, without its tokens")
@@ -369,26 +399,16 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         }),
 ];
 
-const SERVER_PARAMETER: EndpointParameter =
-    EndpointParameter { name: "server", place: ArgumentPlace::Path, meaning: "its name" };
-
-const PROFILE_PARAMETER: EndpointParameter = EndpointParameter {
-    name: "profile",
-    place: ArgumentPlace::Query,
-    meaning: "the profile; by default all",
-};
-
-const WAIT_PARAMETER: EndpointParameter = EndpointParameter {
-    name: "wait",
-    place: ArgumentPlace::Query,
-    meaning: "`false` answers before the server is ready or has failed; by default `true`",
-};
-
-const TESTED_TOOL: EndpointParameter = EndpointParameter {
-    name: "tool",
-    place: ArgumentPlace::Query,
-    meaning: "the server's own name of a tool to call; by default none is called",
-};
+const SERVER_PARAMETER: EndpointParameter = path_parameter("server", "its name");
+const PROFILE_PARAMETER: EndpointParameter =
+    query_parameter("profile", "the profile; by default all");
+const WAIT_PARAMETER: EndpointParameter = query_parameter(
+    "wait",
+    "`false` answers before the server is ready or has failed; by default `true`",
+)
+.of(ArgumentForm::Flag);
+const TESTED_TOOL: EndpointParameter =
+    query_parameter("tool", "the server's own name of a tool to call; by default none is called");
 
 const AUDIT_FILTER: &[EndpointParameter] = &[
     AUDIT_CLIENT,
@@ -396,10 +416,10 @@ const AUDIT_FILTER: &[EndpointParameter] = &[
     AUDIT_SERVER,
     AUDIT_DECISION,
     AUDIT_KIND,
-    query_parameter("since", "the earliest time"),
-    query_parameter("until", "the latest time"),
-    query_parameter("after", "only records with a higher `seq`"),
-    query_parameter("limit", "1 to 1000 records; by default 100"),
+    query_parameter("since", "the earliest time").of(ArgumentForm::Time),
+    query_parameter("until", "the latest time").of(ArgumentForm::Time),
+    query_parameter("after", "only records with a higher `seq`").of(ArgumentForm::Count),
+    query_parameter("limit", "1 to 1000 records; by default 100").of(ArgumentForm::Count),
     query_parameter("cursor", "`next` of the page before"),
 ];
 
@@ -417,47 +437,46 @@ const AUDIT_DECISION: EndpointParameter = query_parameter(
 );
 const AUDIT_KIND: EndpointParameter = query_parameter("kind", "the event, or the operation");
 
-const VERSION_PARAMETER: EndpointParameter = EndpointParameter {
-    name: "version",
-    place: ArgumentPlace::Path,
-    meaning: "its number in the history",
-};
-
-const SESSION_PARAMETER: EndpointParameter = EndpointParameter {
-    name: "session",
-    place: ArgumentPlace::Path,
-    meaning: "`session` from the list of clients",
-};
-
-const LOGIN_PARAMETER: EndpointParameter = EndpointParameter {
-    name: "login",
-    place: ArgumentPlace::Path,
-    meaning: "`login` from the list of logins",
-};
-
-const REFRESH_CLIENT: EndpointParameter = EndpointParameter {
-    name: "client",
-    place: ArgumentPlace::Query,
-    meaning: "the client whose lists are requested; by default all",
-};
-
-const CALL_PARAMETER: EndpointParameter =
-    EndpointParameter { name: "id", place: ArgumentPlace::Path, meaning: "its `id`" };
-
+const VERSION_PARAMETER: EndpointParameter =
+    path_parameter("version", "its number in the history").of(ArgumentForm::Count);
+const SESSION_PARAMETER: EndpointParameter =
+    path_parameter("session", "`session` from the list of clients");
+const LOGIN_PARAMETER: EndpointParameter =
+    path_parameter("login", "`login` from the list of logins");
+const REFRESH_CLIENT: EndpointParameter =
+    query_parameter("client", "the client whose lists are requested; by default all");
+const CALL_PARAMETER: EndpointParameter = path_parameter("id", "its `id`");
 const SERVER_FILTER: EndpointParameter = query_parameter("server", "only those of this server");
 const CLIENT_FILTER: EndpointParameter = query_parameter("client", "only those of this client");
 const OUTCOME_FILTER: EndpointParameter =
-    query_parameter("outcome", "only those with this outcome");
+    query_parameter("outcome", "only those with this outcome")
+        .of(ArgumentForm::Word(&CallOutcome::LABELS));
 const LEVEL_FILTER: EndpointParameter =
-    query_parameter("level", "only those of this level (`error`, `warn`, `info`, …) and above");
-const SINCE_FILTER: EndpointParameter = query_parameter("since", "only those from this time on");
+    query_parameter("level", "only those of this level (`error`, `warn`, `info`, …) and above")
+        .of(ArgumentForm::Word(&log::LEVEL_NAMES));
+const SINCE_FILTER: EndpointParameter =
+    query_parameter("since", "only those from this time on").of(ArgumentForm::Time);
 const PAGE_LIMIT: EndpointParameter =
-    query_parameter("limit", "the number of records, at most 1000; by default 100");
+    query_parameter("limit", "the number of records, at most 1000; by default 100")
+        .of(ArgumentForm::Count);
 const PAGE_BEFORE: EndpointParameter =
-    query_parameter("before", "only those before the one with this number");
+    query_parameter("before", "only those before the one with this number").of(ArgumentForm::Count);
 const PAST_LIMIT: EndpointParameter =
-    query_parameter("limit", "the number of past records at the beginning; by default none");
+    query_parameter("limit", "the number of past records at the beginning; by default none")
+        .of(ArgumentForm::Count);
+
+const fn path_parameter(name: &'static str, meaning: &'static str) -> EndpointParameter {
+    let place = ArgumentPlace::Path;
+    EndpointParameter { name, place, form: ArgumentForm::Text, meaning }
+}
 
 const fn query_parameter(name: &'static str, meaning: &'static str) -> EndpointParameter {
-    EndpointParameter { name, place: ArgumentPlace::Query, meaning }
+    EndpointParameter { place: ArgumentPlace::Query, ..path_parameter(name, meaning) }
+}
+
+impl EndpointParameter {
+    /// Sets the form of its values.
+    const fn of(self, form: ArgumentForm) -> Self {
+        Self { form, ..self }
+    }
 }

@@ -5,7 +5,9 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::API_PATH;
-use super::endpoints::{API_ENDPOINTS, ApiEndpoint, ArgumentPlace, EndpointParameter};
+use super::endpoints::{
+    API_ENDPOINTS, ApiEndpoint, ArgumentForm, ArgumentPlace, EndpointParameter,
+};
 use super::problem::ProblemDocument;
 use super::request::{EndpointAnswer, answer};
 
@@ -72,7 +74,8 @@ fn describe_operation(
     if let (Some(body), Some(members)) = (endpoint.body, operation.as_object_mut()) {
         let schema = body(generator);
         let content = json!({ "application/json": { "schema": schema } });
-        members.insert("requestBody".into(), json!({ "required": true, "content": content }));
+        let required = !endpoint.is_body_optional;
+        members.insert("requestBody".into(), json!({ "required": required, "content": content }));
     }
     operation
 }
@@ -84,6 +87,16 @@ fn describe_parameter(parameter: &EndpointParameter) -> Value {
         "in": if is_path { "path" } else { "query" },
         "required": is_path,
         "description": parameter.meaning,
-        "schema": { "type": "string" }
+        "schema": describe_form(parameter.form)
     })
+}
+
+fn describe_form(form: ArgumentForm) -> Value {
+    match form {
+        ArgumentForm::Text => json!({ "type": "string" }),
+        ArgumentForm::Count => json!({ "type": "integer", "minimum": 0 }),
+        ArgumentForm::Time => json!({ "type": "string", "format": "date-time" }),
+        ArgumentForm::Flag => json!({ "type": "boolean" }),
+        ArgumentForm::Word(words) => json!({ "type": "string", "enum": words }),
+    }
 }

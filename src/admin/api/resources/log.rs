@@ -10,6 +10,7 @@ use crate::admin::api::event_stream::{
 };
 use crate::admin::api::problem::ApiProblem;
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::admin::limit_text;
 use crate::config::AdminRole;
 use crate::telemetry::log::{LogLine, LogTail};
 use crate::telemetry::{LiveItem, Numbered};
@@ -90,7 +91,7 @@ pub(crate) fn list_lines(request: &EndpointRequest) -> EndpointAnswer {
     let has_more = found.len() > limit;
     found.truncate(limit);
     let earlier = found.last().filter(|_| has_more).map(|line| line.number);
-    let lines = found.iter().rev().map(|line| line_document(line)).collect();
+    let lines = found.iter().rev().map(|line| line_document(line, filter.role)).collect();
     answer(&LogPage { lines, earlier })
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn watch_lines(request: &EndpointRequest) -> EndpointAnswer {
         while let Some(item) = observed.next().await {
             match item {
                 LiveItem::Item(line) if filter.matches(&line.item) => {
-                    yield record_event(&line_document(&line));
+                    yield record_event(&line_document(&line, filter.role));
                 }
                 LiveItem::Item(_) => {}
                 LiveItem::Missed(missed) => yield missed_event(missed),
@@ -115,8 +116,12 @@ pub(crate) fn watch_lines(request: &EndpointRequest) -> EndpointAnswer {
     Ok(answer_events(request, events))
 }
 
-fn line_document(numbered: &Numbered<LogLine>) -> LogLineDocument {
+/// Describes a line. Viewers get neither the output of servers nor quotes of it.
+fn line_document(numbered: &Numbered<LogLine>, role: AdminRole) -> LogLineDocument {
     let line = &numbered.item;
+    let (mut text, mut fields) = (line.text.clone(), line.fields.clone());
+    limit_text(&mut text, role);
+    limit_text(&mut fields, role);
     LogLineDocument {
         number: numbered.number,
         at: time_of(line),
@@ -125,8 +130,8 @@ fn line_document(numbered: &Numbered<LogLine>) -> LogLineDocument {
         server: line.server.clone(),
         client: line.client.clone(),
         is_output: line.is_of_server(),
-        text: line.text.clone(),
-        fields: line.fields.trim_start().to_owned(),
+        text,
+        fields: fields.trim_start().to_owned(),
     }
 }
 
@@ -149,7 +154,7 @@ fn rank_of(level: &str) -> usize {
 }
 
 /// The levels, the most urgent first.
-const LEVEL_NAMES: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+pub(crate) const LEVEL_NAMES: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 #[cfg(test)]
 mod tests {
@@ -172,6 +177,11 @@ mod tests {
         for (role, sees_output) in
             [(AdminRole::Viewer, false), (AdminRole::Operator, true), (AdminRole::Admin, true)]
         {
+            let mut quoting = line("trunkline::upstream");
+            quoting.fields = " fault=it exited (1; its last line was: token 7)".to_owned();
+            let numbered = Numbered { number: 1, item: quoting };
+            let shown = line_document(&numbered, role).fields;
+            assert_eq!(shown.contains("token 7"), sees_output, "{shown}");
             let server = Some("s".to_owned());
             let filter = LineFilter { role, server, level: LEVEL_NAMES.len(), since: None };
             assert!(filter.matches(&own), "{}", role.as_str());
