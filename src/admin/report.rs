@@ -1,9 +1,11 @@
 //! The state of the running gateway, as `/status` reports it.
 
 mod evaluation_turns;
+mod last_uses;
 mod servers;
 
 pub(super) use evaluation_turns::EvaluationTurns;
+pub(super) use last_uses::{KeptUses, UseTimes, last_use};
 pub(super) use servers::{breaker_status, era, last_error, next_retry, server_state};
 
 use std::collections::BTreeMap;
@@ -48,6 +50,8 @@ pub struct StatusReport {
     pub(super) loads: Notify,
     /// Takes turns with evaluations of all definitions.
     pub(super) evaluations: EvaluationTurns,
+    /// Last uses of this run and of earlier ones.
+    pub(super) uses: KeptUses,
     /// Reads the configuration file, in a process that has one.
     pub(super) control: OnceLock<Weak<dyn ReloadControl>>,
 }
@@ -58,7 +62,8 @@ impl StatusReport {
         let (notes, loads) = (Mutex::default(), Notify::new());
         let (evaluations, control) = (EvaluationTurns::default(), OnceLock::new());
         let started_at = Timestamp::now();
-        Arc::new(Self { gateway, mcp, started_at, notes, loads, evaluations, control })
+        let uses = KeptUses::default();
+        Arc::new(Self { gateway, mcp, started_at, notes, loads, evaluations, uses, control })
     }
 
     /// Waits until a file was loaded after the last wait.
@@ -136,7 +141,7 @@ impl StatusSource for StatusReport {
         let catalog = &snapshot.plain.catalog;
         let count = |kind| catalog.list(kind).len();
         let tokens = snapshot.newest_token_report();
-        let now = wall_time();
+        let (now, uses) = (wall_time(), self.uses.times());
         let profiles = tokens.iter().flat_map(|report| &report.profiles).map(profile_status);
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -158,7 +163,7 @@ impl StatusSource for StatusReport {
                 .config
                 .clients
                 .iter()
-                .map(|it| client_status(&snapshot, it))
+                .map(|it| client_status(&snapshot, it, &uses))
                 .collect(),
             issuers: snapshot.identity.issuers().iter().map(|it| issuer(&snapshot, it)).collect(),
             sessions: self.mcp.sessions(),
@@ -217,7 +222,11 @@ impl StatusSource for StatusReport {
     }
 }
 
-pub(super) fn client_status(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
+pub(super) fn client_status(
+    snapshot: &Snapshot,
+    client: &ClientConfig,
+    uses: &UseTimes,
+) -> ClientStatus {
     let key = |key: &ClientKey| KeyStatus {
         sha256: key.hash.abbreviation(),
         expires_at: key.expires,
@@ -225,7 +234,8 @@ pub(super) fn client_status(snapshot: &Snapshot, client: &ClientConfig) -> Clien
             .identity
             .key(&key.hash)
             .and_then(ApiKey::last_use)
-            .map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
+            .map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970))
+            .max(uses.key(key)),
     };
     ClientStatus { name: client.name.to_string(), keys: client.keys.iter().map(key).collect() }
 }

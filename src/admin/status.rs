@@ -190,7 +190,8 @@ pub struct KeyStatus {
     pub sha256: String,
     /// Time of its expiry.
     pub expires_at: Option<Timestamp>,
-    /// Time of the last use in this process, to the second.
+    /// Time of the last use, to the second: in this process and, with `gateway.state_dir`, in earlier
+    /// ones.
     pub last_used_at: Option<Timestamp>,
 }
 

@@ -35,6 +35,7 @@ mod tasks;
 pub use calls::{ActiveCall, CallAwaitingClient, StartingCall};
 pub use entry::EntryCredentials;
 pub use entry::login_consents::{ConsentBinding, ConsentStep};
+pub(crate) use explain::hiding_setting;
 pub use explain::{CallExplanation, CallQuery, ExplainedGate, ExplainedVerdict, TokenFacts};
 pub use gateway::{Gateway, own_info};
 pub use introduce::Introduction;

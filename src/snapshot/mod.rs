@@ -284,6 +284,14 @@ impl Snapshot {
         built
     }
 
+    /// Returns the built views of clients whose lists differ from those for all: by capabilities, era
+    /// or account.
+    pub(crate) fn views_of_some_clients(&self) -> Vec<(ViewKey, Arc<View>)> {
+        let is_for_some =
+            |key: &ViewKey| key.abilities.is_some() || key.era.is_some() || key.account.is_some();
+        self.views.all().into_iter().filter(|(key, _)| is_for_some(key)).collect()
+    }
+
     /// Returns all servers but the disabled ones, in the order of the configuration file.
     pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))

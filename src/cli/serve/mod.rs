@@ -53,7 +53,7 @@ use super::{
 };
 pub(super) use audit_log::audit_settings;
 pub use reload::Reloader;
-use reload::history::{AppliedText, keep_version};
+use reload::history::note_start;
 
 /// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -397,26 +397,13 @@ impl Running {
         if let Some(quotas) = self.quotas {
             quotas.finish().await;
         }
+        self.report.write_uses().await;
         self.events.finish(within.saturating_sub(stopping.elapsed()).max(EVENTS_PATIENCE)).await;
         audit_log::finish_audit(&self.gateway.audit).await;
         if let Some(otel) = self.otel.into_inner() {
             otel.shutdown(OTEL_PATIENCE).await;
         }
     }
-}
-
-/// Notes the file of a gateway that starts, with the text that was read: the file may have changed
-/// since.
-async fn note_start(
-    report: &StatusReport,
-    path: &Path,
-    source: ConfigSource,
-    expiries: Vec<Expiry>,
-) {
-    let actor = ConfigActor::Start;
-    report.loaded(path, loaded_file(&source, expiries, actor.clone()));
-    let text = AppliedText { source, actor, summary: "the gateway has started".to_owned() };
-    keep_version(report.configured().gateway.state_dir.folder(), path, text).await;
 }
 
 /// Initializes the cipher library's random number generator, which takes 20 ms once, so that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{Call, Failure, NativeName, ServerName};
 use crate::catalog::{Kind, Naming};
-use crate::config::{nearest_choice, quote_segment};
+use crate::config::{ToolsConfig, nearest_choice, quote_segment};
 use crate::pipeline::client_view::ClientView;
 use crate::policy::{AccessTarget, CallGate, RequestedElement};
 use crate::snapshot::SnapshotServer;
@@ -87,15 +87,8 @@ fn explain_server(client: &ClientView, name: &str, explainer: &mut Explainer<'_>
     };
     let server = &member.config.name;
     explainer.set_target(server, Some(&native));
-    if !member.config.tools.admits_tool(native.as_str()) {
+    if let Some((setting, cure)) = hiding_setting(&member.config.tools, &native) {
         explainer.refuse(CallGate::Name, format!("the configuration of {server} hides the tool"));
-        let tools = &member.config.tools;
-        let is_denied = tools.deny.iter().any(|pattern| pattern.matches(native.as_str()));
-        let (setting, cure) = if is_denied {
-            ("tools.deny", "remove the pattern that matches it")
-        } else {
-            ("tools.allow", "add it")
-        };
         let setting = explainer.server_key(setting);
         explainer.set_cure(CallGate::Name, &setting, cure);
         return true;
@@ -119,6 +112,23 @@ fn explain_server(client: &ClientView, name: &str, explainer: &mut Explainer<'_>
     let setting = explainer.server_key("tools");
     explainer.set_cure(CallGate::Name, &setting, "list the tools of the client");
     true
+}
+
+/// Returns the setting of a server that hides a tool, and the change that shows it; `None` if the
+/// settings admit the tool.
+pub(crate) fn hiding_setting(
+    tools: &ToolsConfig,
+    native: &NativeName,
+) -> Option<(&'static str, &'static str)> {
+    if tools.admits_tool(native.as_str()) {
+        return None;
+    }
+    let is_denied = tools.deny.iter().any(|pattern| pattern.matches(native.as_str()));
+    Some(if is_denied {
+        ("tools.deny", "remove the pattern that matches it")
+    } else {
+        ("tools.allow", "add it")
+    })
 }
 
 /// Explains that the server of a tool is disabled; false if the name belongs to no such server.

@@ -12,6 +12,7 @@ mod limit_settings;
 mod rule_reasons;
 
 pub use explainer::{CallExplanation, ExplainedGate, ExplainedVerdict};
+pub(crate) use hidden::hiding_setting;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -126,6 +126,12 @@ impl TokenLedger {
         self.count_elements(list).iter().sum()
     }
 
+    /// Counts the tokens of each definition.
+    fn count_definitions(&self, raw: &[Bytes]) -> Vec<usize> {
+        let mut counter = None;
+        raw.iter().map(|raw| self.count(raw, &mut counter)).collect()
+    }
+
     fn count(&self, raw: &Bytes, counter: &mut Option<TokenCounter>) -> usize {
         let key = self.hasher.hash_one(raw);
         if let Some(known) = self.counts.lock().get(&key) {
@@ -146,6 +152,11 @@ impl Snapshot {
     /// Returns the last report; `None` before the first.
     pub fn newest_token_report(&self) -> Option<Arc<TokenReport>> {
         self.token_ledger().newest.load_full()
+    }
+
+    /// Counts the tokens of definitions. Blocks for up to some seconds if most were never counted.
+    pub(crate) fn count_definitions(&self, raw: &[Bytes]) -> Vec<usize> {
+        self.token_ledger().count_definitions(raw)
     }
 
     /// Counts the tokens of all tools, records them as metrics, and builds the report. Blocks for

@@ -6,11 +6,13 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::{ConfigActor, ConfigVersion, VersionError};
+use crate::admin::{ConfigActor, ConfigVersion, Expiry, StatusReport, VersionError};
+use crate::cli::serve::loaded_file;
 use crate::codec::own_folder::{OwnFolder, place_of};
 use crate::config::ConfigSource;
 use crate::text::error_chain;
@@ -114,6 +116,25 @@ impl ConfigHistory {
     fn file_name(&self, number: u64) -> String {
         format!("{}{number}", self.prefix)
     }
+}
+
+/// Notes the file of a gateway that starts, and keeps the last uses from now on. The text is the one
+/// that was read: the file may have changed since.
+pub(crate) async fn note_start(
+    report: &Arc<StatusReport>,
+    path: &Path,
+    source: ConfigSource,
+    expiries: Vec<Expiry>,
+) {
+    let actor = ConfigActor::Start;
+    report.loaded(path, loaded_file(&source, expiries, actor.clone()));
+    let config = report.configured();
+    let folder = config.gateway.state_dir.folder();
+    if let Some(folder) = folder {
+        report.keep_uses(folder, path).await;
+    }
+    let text = AppliedText { source, actor, summary: "the gateway has started".to_owned() };
+    keep_version(folder, path, text).await;
 }
 
 /// Adds a text to the versions of a configuration, if there is a folder for them, on a blocking
