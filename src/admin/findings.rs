@@ -1,6 +1,8 @@
 //! Findings: everything that needs an operator, each with its cure. `trunkline status`, the API and
 //! `/status` show the same list.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,11 +10,12 @@ use serde::Serialize;
 use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
-    AuditStatus, DisabledStatus, ExpiryStatus, IssuerStatus, ReloadStatus, ServerState,
-    ServerStatus, SinkStatus, Status,
+    AuditStatus, DisabledStatus, EmbeddingsStatus, ExpiryStatus, InstanceStatus, IssuerStatus,
+    ReloadStatus, ServerState, ServerStatus, SinkStatus, Status,
 };
 use crate::config::AdminRole;
 use crate::telemetry::metrics::ReloadOutcome;
+use crate::upstream::hide_output;
 
 /// Something that needs an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -58,25 +61,45 @@ pub(super) fn find_findings(status: &Status) -> Vec<Finding> {
     let reload = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
     let mut found: Vec<Finding> = reload.and_then(reload_finding).into_iter().collect();
     found.extend(status.servers.iter().filter_map(|server| server_finding(server, now)));
+    found.extend(status.servers.iter().filter_map(instance_finding));
     found.extend(status.servers.iter().flat_map(guard_findings));
     found.extend(status.expiries.iter().filter_map(|expiry| expiry_finding(expiry, now)));
     found.extend(status.issuers.iter().filter_map(issuer_finding));
     found.extend(status.audit.as_ref().and_then(audit_finding));
     found.extend(status.sinks.iter().filter_map(event_finding));
+    found.extend(status.embeddings.as_ref().and_then(embedding_finding));
     found.sort_by_key(|finding| finding.level == FindingLevel::Warning);
     found
 }
 
 /// Returns the status for an operator with this role. Login links are left out for viewers: the first
-/// browser that opens one logs the gateway in with an account of its user.
+/// browser that opens one logs the gateway in with an account of its user. So are quotes of a server's
+/// output.
 pub(super) fn limit_status(mut status: Status, role: AdminRole) -> Status {
     if !role.includes(AdminRole::Operator) {
         for server in &mut status.servers {
             server.login = None;
+            let instances = server.instances.iter_mut().map(|instance| &mut instance.last_error);
+            for error in instances.chain([&mut server.last_error]).flatten() {
+                limit_text(&mut error.message, role);
+            }
+            for warning in &mut server.warnings {
+                limit_text(warning, role);
+            }
         }
         status.findings = find_findings(&status);
     }
     status
+}
+
+/// Removes quotes of a server's output from a text, for an operator with less than the role to read
+/// output.
+pub(super) fn limit_text(text: &mut String, role: AdminRole) {
+    if !role.includes(AdminRole::Operator)
+        && let Cow::Owned(limited) = hide_output(text)
+    {
+        *text = limited;
+    }
 }
 
 fn reload_finding(reload: &ReloadStatus) -> Option<Finding> {
@@ -140,6 +163,28 @@ fn disabled_finding(server: &ServerStatus, disabled: &DisabledStatus) -> Finding
     Finding::warning(&format!("servers.{}", server.name), &text, &cure)
 }
 
+/// Describes the instances for some clients that do not run, beside the first one.
+fn instance_finding(server: &ServerStatus) -> Option<Finding> {
+    if server.state == ServerState::Disabled {
+        return None;
+    }
+    let is_down =
+        |it: &&InstanceStatus| matches!(it.state, ServerState::Backoff | ServerState::Failed);
+    let down: Vec<_> = server.instances.iter().skip(1).filter(is_down).collect();
+    let first = down.first()?;
+    let error = first.last_error.as_ref().map_or("it does not run", |error| &error.message);
+    let text = match down.len() {
+        1 => format!("an instance does not run ({}): {error}", first.reason),
+        count => format!("{count} instances do not run, first one: {}: {error}", first.reason),
+    };
+    let cure = if first.state == ServerState::Failed {
+        format!("mend the reason, then trunkline restart {}", server.name)
+    } else {
+        "it is tried again".to_owned()
+    };
+    Some(Finding::warning(&format!("servers.{}", server.name), &text, &cure))
+}
+
 /// Describes the protections of a server that hold something back.
 fn guard_findings(server: &ServerStatus) -> Vec<Finding> {
     let subject = format!("servers.{}", server.name);
@@ -194,4 +239,12 @@ fn event_finding(sink: &SinkStatus) -> Option<Finding> {
     let error = sink.error.as_ref().filter(|_| sink.name != "audit")?;
     let text = format!("{} cannot be written: {error}", sink.place);
     Some(Finding::warning(sink.name, &text, "correct the place of the events; it is tried again"))
+}
+
+/// Describes a service of vectors that does not answer.
+fn embedding_finding(embeddings: &EmbeddingsStatus) -> Option<Finding> {
+    let error = embeddings.error.as_ref()?;
+    let text = format!("no vectors can be made, and search uses words alone: {error}");
+    let cure = "correct the settings of the service, or wait for it; it is asked again";
+    Some(Finding::warning("search.embeddings", &text, cure))
 }

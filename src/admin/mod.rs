@@ -49,11 +49,11 @@ use crate::config::AdminRole;
 use crate::downstream::Body;
 use crate::listener::edge::ForeignHost;
 use crate::telemetry::metrics;
-pub use api::AdminEntrance;
 pub(crate) use api::{
     API_PATH, CountedServer, CountedTool, ProfileListing, ScanFinding, ScanReport, ToolListing,
     UnlistedServer,
 };
+pub use api::{AdminEntrance, refuse_admission};
 pub use configuration::{
     AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,
     FileOnDisk, LoadedFile, PlanError, PlanSubject, ReloadAnswer, ReloadControl, ReloadRequest,
@@ -62,14 +62,16 @@ pub use configuration::{
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
 pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
-use findings::limit_status;
 pub use findings::{Finding, FindingLevel};
+use findings::{limit_status, limit_text};
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use refresh::{ChangedElements, RefreshReport, RefreshRequestError};
 use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub(crate) use report::wall_time;
-use report::{breaker_status, client_status, era, last_error, next_retry, server_state};
+use report::{
+    UseTimes, breaker_status, client_status, era, last_error, last_use, next_retry, server_state,
+};
 pub use socket_paths::{socket_candidates, socket_path, stable_path};
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,

@@ -361,3 +361,51 @@ fn a_reason_names_server_state_and_time_but_no_error() {
     assert_eq!(alone.reasons, ["no server can take calls".to_owned(), reason]);
     assert!(!alone.ready);
 }
+
+#[test]
+fn a_failing_service_of_vectors_and_failed_instances_are_findings_with_cures() {
+    let error = |text: &str| Some(LastError { at: at(3), message: text.to_owned() });
+    let instance = |reason: &str, state| InstanceStatus {
+        reason: reason.to_owned(),
+        era: Some(ServerEra::Legacy),
+        owner: InstanceOwner::Client,
+        client: Some("ci".to_owned()),
+        capabilities: json!({}),
+        state,
+        since: at(2),
+        in_flight: 0,
+        pid: None,
+        last_error: error("it exited"),
+    };
+    let mut files = server("files", ServerState::Ready);
+    files.instances = vec![
+        instance("main", ServerState::Ready),
+        instance("client ci's own", ServerState::Failed),
+        instance("client ann's own", ServerState::Ready),
+    ];
+    let mut broken = status(vec![files, server("other", ServerState::Ready)]);
+    let mut service = EmbeddingsStatus {
+        source: "service",
+        dimensions: None,
+        vectors: 0,
+        waiting: 2,
+        error: Some("status 503".to_owned()),
+    };
+    broken.embeddings = Some(service.clone());
+    let found = super::findings::find_findings(&broken);
+    let lines: Vec<_> =
+        found.iter().map(|it| format!("{}: {} ({})", it.subject, it.text, it.cure)).collect();
+    assert_eq!(
+        lines,
+        [
+            "servers.files: an instance does not run (client ci's own): it exited (mend the reason, \
+             then trunkline restart files)",
+            "search.embeddings: no vectors can be made, and search uses words alone: status 503 \
+             (correct the settings of the service, or wait for it; it is asked again)",
+        ]
+    );
+    service.error = None;
+    broken.embeddings = Some(service);
+    broken.servers[0].instances[1].state = ServerState::Ready;
+    assert!(super::findings::find_findings(&broken).is_empty());
+}

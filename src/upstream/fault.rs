@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::task::JoinError;
 
+use super::quoted_output::{FIRST_LINE_QUOTE, LAST_LINE_QUOTE};
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, VersionFault};
 use crate::child::SpawnError;
 use crate::codec::body::BodyError;
@@ -367,8 +368,7 @@ impl fmt::Display for UpstreamError {
                 write!(f, "it redirects to {to}, which is not followed: set `url` to that address")
             }
             Self::NoMessage { after, first_line } => {
-                let text = "it printed text instead of a message";
-                write!(f, "no response within {after:?}; {text}: {first_line}")
+                write!(f, "no response within {after:?}{FIRST_LINE_QUOTE}{first_line}")
             }
             other => other.public().fmt(f),
         }
@@ -379,10 +379,10 @@ impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cause.fmt(f)?;
         if let Some(line) = &self.first_line {
-            write!(f, "; it printed text instead of a message: {line}")?;
+            write!(f, "{FIRST_LINE_QUOTE}{line}")?;
         }
         match &self.last_line {
-            Some(line) => write!(f, "; its last line was: {line}"),
+            Some(line) => write!(f, "{LAST_LINE_QUOTE}{line}"),
             None => Ok(()),
         }
     }

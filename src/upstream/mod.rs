@@ -19,6 +19,7 @@ mod lists;
 mod notifications;
 mod owner;
 mod peer;
+mod quoted_output;
 mod read_cache;
 mod response_memory;
 mod server;
@@ -38,6 +39,7 @@ pub use notifications::{
 };
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use peer::{ChangeCapabilities, Peer};
+pub(crate) use quoted_output::hide_output;
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
 pub use supervisor::lists::due_listing::DueListing;
 pub use supervisor::lists::first_list::{FirstList, ListPatience};

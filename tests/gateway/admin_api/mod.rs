@@ -5,6 +5,7 @@ mod logins;
 mod bodies;
 mod calls;
 mod disabled;
+mod documents;
 mod certificates;
 mod configuration;
 mod limits;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tools::{UnlistedServer, unlisted_servers};
+use super::tools::{UnlistedServer, limit_reasons, unlisted_servers};
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::definitions::shown_name;
@@ -98,5 +98,8 @@ fn scanned_whole(mut config: Config) -> Config {
 pub(crate) async fn scan_definitions(request: EndpointRequest) -> EndpointAnswer {
     let snapshot = request.report.gateway.snapshots.load_full();
     let scanned = request.report.evaluations.evaluate(move || ScanReport::of(&snapshot)).await;
-    answer(&scanned.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
+    let mut scanned =
+        scanned.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?;
+    limit_reasons(&mut scanned.unlisted, request.role);
+    answer(&scanned)
 }

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::admin::limit_text;
 use crate::call::ProfileName;
 use crate::catalog::{ToolSignature, listed_name};
+use crate::config::AdminRole;
 use crate::snapshot::{ProfileTokens, Snapshot};
 
 /// The tools of all servers, and the lists of profiles.
@@ -148,6 +150,13 @@ pub(crate) fn unlisted_servers(snapshot: &Snapshot) -> Vec<UnlistedServer> {
     unlisted.collect()
 }
 
+/// Removes quotes of output from the reasons, for an operator who may not read output.
+pub(super) fn limit_reasons(unlisted: &mut [UnlistedServer], role: AdminRole) {
+    for reason in unlisted.iter_mut().filter_map(|server| server.reason.as_mut()) {
+        limit_text(reason, role);
+    }
+}
+
 /// Answers with the tools of the running gateway.
 pub(crate) async fn list_tools(request: EndpointRequest) -> EndpointAnswer {
     let snapshot = request.report.gateway.snapshots.load_full();
@@ -157,7 +166,10 @@ pub(crate) async fn list_tools(request: EndpointRequest) -> EndpointAnswer {
     };
     let turns = &request.report.evaluations;
     let listed = turns.evaluate(move || ToolListing::of(&snapshot, only.as_ref())).await;
-    answer(&listed.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?)
+    let mut listed =
+        listed.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?;
+    limit_reasons(&mut listed.unlisted, request.role);
+    answer(&listed)
 }
 
 /// The names of all tools, for completions.

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::admin::api::problem::ApiProblem;
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
+use crate::admin::limit_text;
 use crate::upstream::{FaultEntry, ServerJournal};
 
 use super::{server_name, unknown_server};
@@ -64,7 +65,11 @@ struct OutputLineStatus {
 /// Answers with the faults of a server.
 pub(crate) fn list_faults(request: &EndpointRequest) -> EndpointAnswer {
     let (server, journal) = find_journal(request)?;
-    answer(&FaultsPage { server, faults: journal.faults().into_iter().map(fault_status).collect() })
+    let faults = journal.faults().into_iter().map(|mut fault| {
+        limit_text(&mut fault.text, request.role);
+        fault_status(fault)
+    });
+    answer(&FaultsPage { server, faults: faults.collect() })
 }
 
 /// Answers with the output of a server.

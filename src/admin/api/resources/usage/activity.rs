@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::{
     BreakerStatus, GatewayState, LastError, ServerEra, ServerState, StatusReport, breaker_status,
-    era, last_error, next_retry, server_state, wall_time,
+    era, last_error, limit_text, next_retry, server_state, wall_time,
 };
 use crate::codec::file::read_file;
 use crate::config::ServerConfig;
@@ -115,7 +115,11 @@ pub(crate) struct ServerActivity {
 
 /// Answers with the totals and levels of now.
 pub(crate) fn show_activity(request: &EndpointRequest) -> EndpointAnswer {
-    answer(&measure(&request.report))
+    let mut activity = measure(&request.report);
+    for error in activity.servers.iter_mut().filter_map(|server| server.last_error.as_mut()) {
+        limit_text(&mut error.message, request.role);
+    }
+    answer(&activity)
 }
 
 fn measure(report: &StatusReport) -> Activity {
