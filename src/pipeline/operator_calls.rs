@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -199,9 +199,12 @@ impl Gateway {
         let _session = OperatorSession { gateway: Arc::clone(self), id: context.session.clone() };
         let call = Call { method: Method::ToolsCall, params, context, input: None };
         let mut active = self.call(snapshot, Box::new(call)).await;
-        let limit = MAX_RESULT_BYTES;
-        let hold =
-            |bytes| if bytes > limit { Err(InnerCallFault::TooLarge { limit }) } else { Ok(()) };
+        let (total, limit) = (AtomicUsize::new(0), MAX_RESULT_BYTES);
+        // A large result comes in pieces.
+        let hold = |bytes| match total.fetch_add(bytes, Ordering::Relaxed) + bytes {
+            all if all > limit => Err(InnerCallFault::TooLarge { limit }),
+            _ => Ok(()),
+        };
         await_answer(&mut active, hold).await.map_err(|fault| match fault {
             InnerCallFault::Failed(failure) => describe_failure(&failure),
             fault @ InnerCallFault::TooLarge { .. } => json!({ "message": fault.to_string() }),

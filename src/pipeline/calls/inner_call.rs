@@ -77,8 +77,8 @@ pub(crate) enum InnerCallFault {
     },
 }
 
-/// Waits for the answer to an inner call. Earlier messages are dropped. `hold` receives the size of
-/// the answer in bytes, and may refuse it.
+/// Waits for the answer to an inner call. Earlier messages are dropped. `hold` receives the bytes of
+/// the answer, or of each piece of a large one, and may refuse it.
 pub(crate) async fn await_answer(
     active: &mut ActiveCall,
     hold: impl Fn(usize) -> Result<(), InnerCallFault>,
