@@ -40,6 +40,7 @@ mod tools;
 mod top;
 mod trial;
 mod versions;
+mod viewers;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

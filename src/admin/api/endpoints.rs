@@ -336,7 +336,7 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
          with the role `operator`",
     )
         .takes(&[SERVER_FILTER, LEVEL_FILTER, SINCE_FILTER, PAST_LIMIT])
-        .answers::<LogLineDocument>(|it| Box::pin(async move { log::watch_lines(&it) })),
+        .answers::<LogLineDocument>(|it| Box::pin(async move { log::watch_lines(it) })),
     ApiEndpoint::get("/configuration", "The running configuration, and its file on disk")
         .answers::<ConfigurationPage>(|it| Box::pin(configuration::show_configuration(it))),
     ApiEndpoint::evaluate(
