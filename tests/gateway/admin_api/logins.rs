@@ -9,7 +9,7 @@ use crate::support::api::Page;
 use crate::support::{Gateway, OauthServer, client_table};
 
 /// Starts a gateway with logins of its own and of `ann`.
-async fn with_logins(server: &OauthServer) -> Gateway {
+pub(super) async fn with_logins(server: &OauthServer) -> Gateway {
     let gateway = Gateway::with("s", server.lines("s", ""))
         .toml(&client_table("ann", "key-of-ann", ""))
         .toml(&client_table("looks", "looks-key", "role = \"viewer\""))
@@ -30,7 +30,7 @@ async fn with_logins(server: &OauthServer) -> Gateway {
     gateway
 }
 
-fn find<'a>(page: &'a Value, kind: &str) -> &'a Value {
+pub(super) fn find<'a>(page: &'a Value, kind: &str) -> &'a Value {
     let found = page["logins"].as_array().unwrap().iter().find(|one| one["kind"] == kind);
     found.unwrap_or_else(|| panic!("{kind}: {page:#}"))
 }

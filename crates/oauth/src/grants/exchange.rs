@@ -46,6 +46,8 @@ impl ServerAuthorizer {
         seeker: &TokenSeeker<'_>,
         source: TokenSource,
     ) -> Result<OauthGrant, LoginFault> {
+        // Such a grant belongs to no person.
+        let source = TokenSource { authorization_endpoint: None, ..source };
         let (mut tokens, subject) = match self.oauth.grant {
             GrantKind::AuthorizationCode | GrantKind::ClientCredentials => {
                 let tokens = source.ask(TokenGrant::Client).await?;

@@ -6,12 +6,12 @@ use data_encoding::HEXLOWER;
 
 use trunkline_core::crypto::sha256;
 use trunkline_protocol::call::ServerName;
-use trunkline_telemetry::audit::OperationActor;
 
 use crate::fault::LoginFault;
 use crate::grants::book::{GrantBook, GrantKey};
 use crate::grants::grant::{GrantOwner, OauthGrant};
 use crate::grants::stored::{GrantOverview, StoredGrant};
+use crate::login::connection::LoginRevoker;
 
 /// A login at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,13 +68,13 @@ impl GrantBook {
     pub async fn delete_resting_login(
         &self,
         digest: &str,
-        actor: OperationActor<'_>,
+        by: LoginRevoker<'_>,
     ) -> Result<bool, LoginFault> {
         let found = self.resting.lock().keys().find(|key| key.digest() == digest).cloned();
         let Some(key) = found else { return Ok(false) };
         self.resting.lock().remove(&key);
         let deleted = self.delete_row(key.row_name()).await;
-        self.audit_revocation(&key, actor, None, deleted.as_ref().err());
+        self.audit_revocation(&key, by.actor, by.address, deleted.as_ref().err());
         deleted.map(|()| true)
     }
 }

@@ -92,13 +92,13 @@ pub(crate) async fn revoke_login(request: EndpointRequest) -> EndpointAnswer {
     let login = found.ok_or_else(missing)?;
     let name = request.operator.actor.to_string();
     let actor = OperationActor::Operator(Some(&name));
+    let by = LoginRevoker { actor, address: request.operator.address };
     let outcome = if login.is_resting {
-        let deleted = snapshots.grants().delete_resting_login(digest, actor).await;
+        let deleted = snapshots.grants().delete_resting_login(digest, by).await;
         deleted.map(|_| None)
     } else {
         let snapshot = snapshots.load_full();
         let member = snapshot.server(&login.server).ok_or_else(|| not_running(&login))?;
-        let by = LoginRevoker { actor, address: request.operator.address };
         let revoked = member.server.revoke_grant(&login.owner, by).await;
         revoked.map(Some)
     };
