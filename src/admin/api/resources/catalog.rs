@@ -9,7 +9,6 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio::task::spawn_blocking;
 
 use super::tools::{UnlistedServer, limit_reasons, unlisted_servers};
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
@@ -87,7 +86,7 @@ pub(crate) async fn list_elements(request: EndpointRequest) -> EndpointAnswer {
             .chain(disabled_servers(&snapshot))
             .collect(),
     };
-    let built = spawn_blocking(build).await;
+    let built = request.report.evaluations.evaluate(build).await;
     let internal =
         |error: tokio::task::JoinError| ApiProblem::new(ProblemCode::Internal, error.to_string());
     let mut page = built.map_err(internal)?;
