@@ -148,3 +148,40 @@ fn observed_records_are_known_up_to_the_newest_of_the_file_and_until_another_log
     assert_eq!(has(Some(7), &[6, 7, 8, 9]), [true, true, false, false]);
     assert_eq!(has(Some(7), &[7, 1, 2]), [true, false, false]);
 }
+
+#[test]
+fn a_pipe_and_a_missing_file_have_no_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [folder.path().join("pipe"), folder.path().join("none"), folder.path().join("log")];
+    let made = std::process::Command::new("mkfifo").arg(&files[0]).status().unwrap();
+    assert!(made.success());
+    fs::write(&files[2], record(1)).unwrap();
+    // Opening the pipe would wait for a writer.
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = done.send(read_page(&files, &AuditFilter::default(), None, LIMITS));
+    });
+    let page = waits.recv_timeout(std::time::Duration::from_secs(30)).unwrap().unwrap();
+    assert_eq!((numbers(&page), page.next), (vec![1], None));
+}
+
+#[test]
+fn a_long_line_at_the_end_and_one_without_an_end_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [folder.path().join("log")];
+    let long = "y".repeat(2 * MAX_LINE_BYTES + 5);
+    let wide = PageLimits { searched: u64::MAX, ..LIMITS };
+    for text in [format!("{}{long}", record(1)), format!("{}{long}\n", record(1)), long.clone()] {
+        let expected = if text.starts_with('y') { vec![] } else { vec![1] };
+        fs::write(&files[0], &text).unwrap();
+        let page = read_page(&files, &AuditFilter::default(), None, wide).unwrap();
+        assert_eq!(numbers(&page), expected, "{}", text.len());
+        // A cursor beyond the end, of a file that was cut, is at its end.
+        let Some(file) = first_record_digest(&fs::File::open(&files[0]).unwrap()).unwrap() else {
+            continue;
+        };
+        let cursor = Some(AuditCursor { file, offset: u64::MAX });
+        let page = read_page(&files, &AuditFilter::default(), cursor, wide).unwrap();
+        assert_eq!(numbers(&page), expected, "{}", text.len());
+    }
+}

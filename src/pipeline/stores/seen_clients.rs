@@ -183,3 +183,103 @@ pub(crate) const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 const NOTED_PLACES: usize = 64;
 /// Limit of the characters of a client's software and its version.
 const MAX_SOFTWARE_CHARS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::call::test_support::make_context;
+    use crate::call::{Client, Endpoint, ProfileName};
+    use crate::mcp::ProtocolVersion;
+
+    /// Returns a request of a client `NAME`, or of an anonymous one without a name.
+    fn request(name: &str, software: &str, address: IpAddr) -> Context {
+        let info = format!("{{\"name\":\"{software}\",\"version\":\"{software}\"}}");
+        let version = ProtocolVersion::LATEST_MODERN;
+        let client = Client::new(version, Some(Bytes::from(info)), Bytes::from_static(b"{}"));
+        let principal = match name {
+            "" => Principal::Anonymous,
+            name => Principal::Client(name.into()),
+        };
+        Context { principal, address, ..make_context(client) }
+    }
+
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    #[test]
+    fn clients_are_listed_within_a_share_of_each_holder_and_address_and_in_total() {
+        let seen = SeenClients::default();
+        for number in 0..50 {
+            seen.note(&request("ann", &format!("a{number}"), address(number)));
+        }
+        assert_eq!(seen.sightings().len(), MAX_SEEN_OF_HOLDER, "one holder");
+        for number in 0..300 {
+            seen.note(&request(&format!("of-office-{number}"), "x", address(7777)));
+        }
+        let of_office = |it: &ClientSighting| it.client.address == address(7777);
+        let office = seen.sightings().into_iter().filter(of_office).count();
+        assert_eq!(office, MAX_SEEN_OF_ADDRESS, "one address");
+        for number in 0..1500 {
+            seen.note(&request(&format!("c{number}"), "x", address(number)));
+        }
+        assert_eq!(seen.sightings().len(), MAX_SEEN_CLIENTS);
+    }
+
+    #[test]
+    fn clients_that_differ_in_one_fact_are_told_apart() {
+        let seen = SeenClients::default();
+        let first = request("ann", "a", address(1));
+        let profile = Endpoint { profile: ProfileName::new("small").ok(), narrowing: None };
+        let others = [
+            request("bob", "a", address(1)),
+            request("ann", "b", address(1)),
+            request("ann", "a", address(2)),
+            Context { endpoint: profile, ..request("ann", "a", address(1)) },
+        ];
+        for context in [&first].into_iter().chain(&others).chain([&first]) {
+            seen.note(context);
+        }
+        let all = seen.sightings();
+        assert_eq!(all.len(), 5, "{all:#?}");
+    }
+
+    #[test]
+    fn a_client_is_bounded_text_and_a_network() {
+        let seen = SeenClients::default();
+        let long = "x\\u001b".repeat(1000);
+        for last in [1_u16, 2] {
+            let address = IpAddr::from([0x2001, 0xdb8, 1, 2, 0, 0, 0, last]);
+            seen.note(&request("ann", &long, address));
+        }
+        let all = seen.sightings();
+        let [one] = &all[..] else { panic!("{all:#?}") };
+        let client = &one.client;
+        assert_eq!(client.address, IpAddr::from([0x2001, 0xdb8, 1, 2, 0, 0, 0, 0]));
+        for text in [&client.software, &client.version] {
+            assert!(text.chars().count() <= MAX_SOFTWARE_CHARS, "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_listed_for_an_hour_after_its_last_request() {
+        let seen = Arc::new(SeenClients::default());
+        let request = request("ann", "a", address(1));
+        seen.note(&request);
+        let first = seen.sightings().remove(0);
+        tokio::time::advance(SEEN_TIME - NOTE_INTERVAL).await;
+        seen.note(&request);
+        let again = seen.sightings().remove(0);
+        assert_eq!(again.first_at, first.first_at);
+        tokio::time::advance(SEEN_TIME - NOTE_INTERVAL).await;
+        assert_eq!(seen.sightings().len(), 1, "it was noted again");
+        tokio::time::advance(NOTE_INTERVAL).await;
+        assert!(seen.sightings().is_empty());
+    }
+}

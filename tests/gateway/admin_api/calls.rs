@@ -14,7 +14,7 @@ async fn get(gateway: &Gateway, path: &str) -> Value {
     said.json()
 }
 
-async fn watch(client: &Client, path: &str) -> Reply {
+pub(super) async fn watch(client: &Client, path: &str) -> Reply {
     let reply = client.http("GET", &format!("/api/v1{path}")).send().await;
     assert_eq!(reply.status(), 200, "{path}");
     assert!(reply.is_stream());

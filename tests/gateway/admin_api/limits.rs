@@ -41,7 +41,7 @@ async fn probe(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
 }
 
 /// Moves the clock of the gateway, which runs in this thread.
-async fn pass_time(time: Duration) {
+pub(super) async fn pass_time(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();

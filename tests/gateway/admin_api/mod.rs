@@ -8,6 +8,7 @@ mod disabled;
 mod documents;
 mod certificates;
 mod configuration;
+mod guards;
 mod limits;
 mod operator_calls;
 mod resources;

@@ -237,6 +237,7 @@ async fn audit_records_are_found_for_operators_by_filter_and_page() {
     let number = |page: &Value, at: usize| page["records"][at]["seq"].as_u64().unwrap();
     assert_eq!(second["records"].as_array().unwrap().len(), 1);
     assert!(number(&first, 0) > number(&first, 1) && number(&first, 1) > number(&second, 0));
+    assert_eq!(count("tool=s__echo&limit=0").await, 1, "a page goes on");
     let after = format!("tool=s__echo&after={}", number(&first, 1));
     assert_eq!(number(&page(&after).await, 0), number(&first, 0));
     for query in ["limit=x", "limit=1001", "since=today", "cursor=x", "after=x", "other=1"] {

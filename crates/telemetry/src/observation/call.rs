@@ -117,3 +117,34 @@ pub(super) fn subject_text(subject: CallSubject<'_>) -> Option<String> {
     let name = subject.tool().or(subject.prompt()).map(str::to_owned);
     name.or_else(|| subject.resource_uri().map(std::borrow::Cow::into_owned))
 }
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::clock;
+
+    use super::*;
+
+    #[test]
+    fn the_texts_of_a_call_are_bounded_and_its_uri_shows_no_secret() {
+        let long = "x".repeat(10_000);
+        let uri = format!("https://ann:hunter2@example.com/{long}?key=hunter2#hunter2");
+        let info = format!("{{\"name\":\"{long}\",\"version\":\"{long}\"}}");
+        let record = CallRecord {
+            principal: Some(&long),
+            profile: &long,
+            method: &long,
+            public: CallSubject::Resource(&uri),
+            native: CallSubject::Tool(&long),
+            server: Some(&long),
+            limit: Some(&long),
+            trace_id: Some(&long),
+            client_info: Some(info.as_bytes()),
+            client_version: &long,
+            ..crate::log::tests::record()
+        };
+        let call = ObservedCall::of(&record, "id".to_owned(), clock::wall_now());
+        let text = format!("{call:?}");
+        assert!(!text.contains("hunter2") && text.contains("https://example.com/"), "{text}");
+        assert!(call.bytes() < 2500, "{}", call.bytes());
+    }
+}

@@ -256,4 +256,45 @@ mod tests {
         observers.set_recent(0);
         assert!(!observers.is_on() && ids(&observers).is_empty());
     }
+
+    /// Ends the lease as if its minute were over.
+    fn let_lease_end(observers: &CallObservers) {
+        observers.lease.lock().until = Some(clock::real_now());
+    }
+
+    #[test]
+    fn a_look_at_one_call_begins_an_observation() {
+        let observers = CallObservers::default();
+        assert!(observers.find("a").is_none());
+        assert!(observers.is_on());
+        observers.add(call("a"));
+        assert_eq!(observers.find("a").unwrap().item.id, "a");
+        let_lease_end(&observers);
+        assert!(observers.find("a").is_none(), "of before");
+    }
+
+    #[test]
+    fn an_observer_after_the_minute_gets_no_calls_of_before() {
+        let observers = Arc::new(CallObservers::default());
+        observers.list(None, 1, |_| true);
+        observers.add(call("a"));
+        let_lease_end(&observers);
+        drop(observers.observe(10, |_| true).unwrap());
+        assert!(ids(&observers).is_empty());
+    }
+
+    #[test]
+    fn an_observation_keeps_at_least_a_thousand_calls_and_at_most_eight_mebibytes() {
+        let observers = CallObservers::default();
+        observers.set_recent(2);
+        observers.look(clock::real_now());
+        let add = |count: usize| (0..count).for_each(|_| observers.add(call("a")));
+        add(OBSERVED_CALLS + 5);
+        assert_eq!(observers.calls.select(None, 10_000, |_| true).len(), OBSERVED_CALLS);
+        observers.set_recent(1_000_000);
+        add(2 * MAX_RECENT_BYTES / call("a").bytes());
+        let kept = observers.calls.select(None, 1_000_000, |_| true);
+        let bytes: usize = kept.iter().map(|it| it.item.bytes()).sum();
+        assert!(kept.len() > OBSERVED_CALLS && bytes <= MAX_RECENT_BYTES, "{bytes}");
+    }
 }

@@ -53,3 +53,35 @@ fn a_noisy_server_displaces_only_lines_of_servers_within_bounds() {
     let bytes: usize = lines.iter().map(LogLine::bytes).sum();
     assert!(lines.len() > 10 && bytes < 300 << 10, "{} lines, {bytes} bytes", lines.len());
 }
+
+#[test]
+fn each_part_of_a_line_is_bounded() {
+    let long = "x\u{1b}".repeat(100_000);
+    let lines = tailed(|| {
+        tracing::warn!(server = %long, client = long.as_str(), owner = %long, "{long}");
+        tracing::warn!(server = ?long, principal = %long, "short");
+    });
+    for line in &lines {
+        let of = |name: &Option<String>| name.as_ref().map_or(0, String::len);
+        assert!(line.text.len() <= MAX_TEXT_BYTES && line.fields.len() <= MAX_TEXT_BYTES);
+        // A control is escaped with up to six bytes.
+        for name in [&line.server, &line.client] {
+            assert!((MAX_NAME_BYTES..=6 * MAX_NAME_BYTES).contains(&of(name)), "{}", of(name));
+            assert!(!name.as_ref().unwrap().contains('\u{1b}'));
+        }
+    }
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn a_thousand_lines_of_servers_and_a_thousand_others_stay() {
+    let lines = tailed(|| {
+        for number in 0..1500 {
+            tracing::info!(target: "trunkline::server", "{number}");
+            tracing::info!("{number}");
+        }
+    });
+    let of_servers = lines.iter().filter(|line| line.is_of_server());
+    assert_eq!((of_servers.count(), lines.len()), (1000, 2000));
+    assert_eq!((&*lines[0].text, &*lines[1999].text), ("1499", "500"));
+}
