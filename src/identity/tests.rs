@@ -227,12 +227,12 @@ fn a_refused_credential_is_marked_by_eight_digits_and_stays_in_the_headers() {
     for pairs in [&[("x-api-key", "wrong")], &[("authorization", "Bearer wrong")]] {
         let headers = headers(pairs);
         let expected = data_encoding::HEXLOWER.encode(&sha256(b"wrong"))[..8].to_owned();
-        assert_eq!(known.mark_credential(&headers), CredentialMark::Digest(expected));
+        assert_eq!(known.mark_credential(&headers, None), CredentialMark::Digest(expected));
         assert_eq!(headers.len(), 1);
     }
     let long = "x".repeat(MAX_KEY_BYTES + 1);
     let twice = headers(&[("x-api-key", "one"), ("x-api-key", "two")]);
     for headers in [HeaderMap::new(), headers(&[("x-api-key", &long)]), twice] {
-        assert_eq!(known.mark_credential(&headers), CredentialMark::Absent);
+        assert_eq!(known.mark_credential(&headers, None), CredentialMark::Absent);
     }
 }

@@ -34,7 +34,7 @@ use super::{
     edge::Edge,
     request_body::{LeftBody, RequestBody},
     socket::ListenerContext,
-    tls::ALPN_H2,
+    tls::{ALPN_H2, refused_certificate},
     unread::{StreamTasks, UnreadBounds, UnreadShare},
     woken::PollWhenWoken,
 };
@@ -66,6 +66,16 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
+    /// Returns the reason that a client was refused for its certificate, or because it has none;
+    /// `None` for any other end.
+    pub(super) fn refused_certificate(&self) -> Option<String> {
+        match self {
+            Self::Certificate(error) => Some(error.to_string()),
+            Self::Handshake(error) => refused_certificate(error),
+            _ => None,
+        }
+    }
+
     /// Returns true if the connection ended before it carried a request.
     pub(super) fn is_unused(&self) -> bool {
         !matches!(self, Self::Http(_) | Self::Unread(_))

@@ -54,7 +54,7 @@ pub use self::{
     port_holder::PortHolder,
     private_socket::{LocalUser, PrivateSocket, PrivateSocketError, is_trusted_user},
     request_body::RequestBody,
-    socket::{Counts, Drained, ListenError, Listener},
+    socket::{CertificateRefusals, Counts, Drained, ListenError, Listener},
     tls::{
         AuthorityReport, CertificateFault, Certificates, ChainJudgement, ChainSurroundings,
         PemCertificate, TlsError, TlsFiles, are_swapped, inspect_authorities, inspect_chain,

@@ -1,8 +1,8 @@
 //! The bound socket, and the loop that accepts from it.
 
 use std::{
-    io,
-    net::SocketAddr,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{
         Arc,
@@ -67,6 +67,30 @@ pub struct Listener {
     addr: SocketAddr,
     counts: Arc<Counts>,
     workers: Option<Arc<Workers>>,
+    certificate_refusals: CertificateRefusals,
+}
+
+/// Receives the reasons for which connections were refused for their certificate.
+#[derive(Clone)]
+pub struct CertificateRefusals(Arc<dyn Fn(IpAddr, &str) + Send + Sync>);
+
+impl CertificateRefusals {
+    /// Calls `receive` with the address of each such client, and the reason.
+    pub fn new(receive: impl Fn(IpAddr, &str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
+    }
+}
+
+impl Default for CertificateRefusals {
+    fn default() -> Self {
+        Self::new(|_, _| {})
+    }
+}
+
+impl fmt::Debug for CertificateRefusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertificateRefusals").finish_non_exhaustive()
+    }
 }
 
 /// Result of a drain.
@@ -99,7 +123,13 @@ impl Listener {
         };
         let socket = TcpListener::bind(addr).await.map_err(fault)?;
         let addr = socket.local_addr().map_err(fault)?;
-        Ok(Self { socket, addr, counts: Arc::default(), workers: None })
+        Ok(Self {
+            socket,
+            addr,
+            counts: Arc::default(),
+            workers: None,
+            certificate_refusals: CertificateRefusals::default(),
+        })
     }
 
     /// Serves connections on these threads instead of the listener's own.
@@ -114,6 +144,12 @@ impl Listener {
     pub fn count_in(mut self, open: Level) -> Self {
         self.counts = Arc::new(Counts { open, ..Counts::default() });
         self
+    }
+
+    /// Reports connections that are refused for their certificate.
+    #[must_use]
+    pub fn report_certificates(self, certificate_refusals: CertificateRefusals) -> Self {
+        Self { certificate_refusals, ..self }
     }
 
     /// Returns the bound address, with its port.
@@ -243,6 +279,7 @@ impl Door {
         let local = socket.local_addr().unwrap_or(self.listener.addr);
         let peer = PeerAddress { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
+        let refusals = self.listener.certificate_refusals.clone();
         let place = self.listener.workers.as_ref().and_then(|workers| workers.place());
         let runtime = place.as_ref().map(|place| place.runtime.clone());
         let served = async move {
@@ -252,6 +289,9 @@ impl Door {
             };
             if let Err(fault) = served {
                 slot.note(&fault);
+                if let Some(reason) = fault.refused_certificate() {
+                    (refusals.0)(addr.ip(), &reason);
+                }
                 let fault = &fault as &dyn std::error::Error;
                 tracing::debug!(client = %addr, fault, "connection ended early");
             }

@@ -33,7 +33,7 @@ impl ClientCa {
     }
 
     /// Issues a certificate with this common name and further changes.
-    fn issue_with(
+    pub fn issue_with(
         &self,
         name: &str,
         change: impl FnOnce(&mut CertificateParams),
@@ -48,7 +48,7 @@ impl ClientCa {
 }
 
 /// Starts a gateway that requests certificates of this CA. `ci` has one, `desk` has a key.
-fn gateway_of(upstream: &Upstream, ca: &ClientCa, folder: &Path, choice: &str) -> Builder {
+pub fn gateway_of(upstream: &Upstream, ca: &ClientCa, folder: &Path, choice: &str) -> Builder {
     std::fs::write(folder.join("clients.pem"), ca.0.pem()).unwrap();
     let place = folder.display();
     let tls = format!(

@@ -2,16 +2,22 @@
 
 use std::sync::{Arc, OnceLock};
 
+use data_encoding::HEXLOWER;
 use serde_json::json;
 use tempfile::NamedTempFile;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
+use trunkline::crypto::sha256;
 
+use crate::certificates::{ClientCa, gateway_of, server_certificates, trust};
+use crate::support::client::{Protocol, dial};
 use crate::support::gateway::key_digest;
 use crate::support::issuer::{SigningKey, now, with};
-use crate::support::{Gateway, Issuer, Upstream, client_table};
+use crate::support::{Client, Gateway, Issuer, Upstream, client_table, poll_for, within};
 
 const KEY: &str = "key-of-ci";
 const ENDED_KEY: &str = "key-of-old";
@@ -124,4 +130,94 @@ async fn a_line_has_the_claimed_subject_of_a_token_and_none_is_written_without_a
     let line = line_with(&shown).expect("a line");
     assert!(line.contains("reason=\"token_refused\""), "{line}");
     assert_eq!(line_with("token_missing"), None, "each login begins without a token");
+}
+
+/// Returns the number of requests or connections that were refused for a reason.
+async fn refused_for(gateway: &Gateway, reason: &str) -> usize {
+    let series = format!("trunkline_errors_total{{outcome=\"refused\",reason=\"{reason}\"}} ");
+    let metrics = gateway.metrics().await;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_for_its_certificate_is_a_refused_login() {
+    warnings();
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let (upstream, ca) = (Upstream::modern().await, ClientCa::new());
+    let known = trust(folder.path());
+    let expired = ca.issue_with("ci", |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    for (shown, reason) in [
+        (known.clone(), "the client presented no certificate"),
+        (known.clone().showing(ClientCa::new().issue("ci")), "no CA of `gateway.tls.client_ca`"),
+        (known.clone().showing(expired), "the client's certificate has expired"),
+    ] {
+        // Each gateway logs its first refusal.
+        let gateway = gateway_of(&upstream, &ca, folder.path(), "required").start().await;
+        let socket = TcpStream::connect(gateway.running.address).await.unwrap();
+        let exchange = async {
+            let mut stream = dial(socket, Protocol::Http1, shown).await.ok()?;
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok()?;
+            stream.read_u8().await.ok()
+        };
+        assert_eq!(within(exchange).await, None, "{reason}");
+        poll_for(async || (refused_for(&gateway, "certificate_refused").await == 1).then_some(()))
+            .await;
+        let line = line_with(reason).expect(reason);
+        for part in ["WARN", "login refused: ", "127.0.0.1", "reason=\"certificate_refused\""] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+    // Another failure of a handshake is no login.
+    let gateway = gateway_of(&upstream, &ca, folder.path(), "required").start().await;
+    let mut socket = TcpStream::connect(gateway.running.address).await.unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    within(async { while socket.read_u8().await.is_ok() {} }).await;
+    assert_eq!(refused_for(&gateway, "certificate_refused").await, 0);
+}
+
+#[tokio::test]
+async fn a_certificate_that_identifies_no_client_is_a_refused_login_with_its_digits() {
+    warnings();
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let (upstream, ca, issuer) = (Upstream::modern().await, ClientCa::new(), Issuer::start().await);
+    for (more, reason) in [("", "key_missing"), (&*issuer.table("idp", ""), "token_missing")] {
+        let gateway = gateway_of(&upstream, &ca, folder.path(), "optional").toml(more);
+        let gateway = gateway.start().await;
+        let shown = ca.issue("stranger");
+        let digits = HEXLOWER.encode(&sha256(&shown.0))[..8].to_owned();
+        let client = Client::modern(gateway.running.address);
+        let client = client.tls(trust(folder.path()).showing(shown));
+        let said = client.ask_call("s__echo", json!({})).send().await.said().await;
+        assert_eq!(said.status, 401, "{reason}: {said:?}");
+        let line = line_with(&format!("certificate_sha256=\"{digits}\"")).expect(reason);
+        for part in [
+            "login refused: the certificate identifies no client, and a ",
+            &format!("reason=\"{reason}\""),
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_login_to_the_admin_listener_of_an_open_gateway_is_refused_with_a_line() {
+    warnings();
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let key = "key-of-an-operator-5d20";
+    let client = gateway.remote_operator().key(key);
+    for _ in 0..2 {
+        let said = client.http("GET", "/api/v1/status").send().await.said().await;
+        assert_eq!(said.status, 401, "{said:?}");
+    }
+    let digits = key_digest(key).trim_start_matches("sha256:")[..8].to_owned();
+    let line = line_with(&format!("unverified_sha256=\"{digits}\"")).expect("a line");
+    assert!(line.contains("reason=\"key_missing\"") && line.contains("count=1"), "{line}");
+    assert_eq!(refused_for(&gateway, "key_missing").await, 2);
 }

@@ -127,10 +127,13 @@ pub(crate) async fn identify_operator(
         let address = peer.addr.ip();
         let entry = EntryCredentials { resource: resource.as_deref(), certificate, address };
         match gateway.identify(&snapshot, headers, entry) {
-            Ok(credential) => {
-                let operator = judge_operator(&snapshot, credential)?;
-                return Ok(OperatorIdentity { address: Some(address), ..operator });
+            // A gateway without clients and issuers accepts every client, but no operator.
+            Ok(credential) if *credential.principal() == Principal::Anonymous => {
+                let mark = || snapshot.identity.mark_credential(headers, certificate);
+                let missing = Failure::KeyMissing;
+                return Err(refuse(&gateway.refuse_stranger(&snapshot, address, missing, mark)));
             }
+            Ok(credential) => return Ok(judge_operator(&snapshot, credential, address)),
             Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
                 let mut problem = refuse(&failure);
                 if resource.is_none() && !snapshot.identity.issuers().is_empty() {
@@ -147,19 +150,15 @@ pub(crate) async fn identify_operator(
     }
 }
 
-/// Finds the role of an accepted credential. A gateway without clients and issuers accepts every
-/// client, but no operator.
+/// Finds the role of an accepted credential.
 fn judge_operator(
     snapshot: &Snapshot,
     credential: Credential,
-) -> Result<OperatorIdentity, ApiProblem> {
-    let principal = credential.principal().clone();
-    if principal == Principal::Anonymous {
-        return Err(refuse(&Failure::KeyMissing));
-    }
+    address: IpAddr,
+) -> OperatorIdentity {
     let role = role_of(&snapshot.config, &credential);
-    let actor = Actor::Principal { principal, credential };
-    Ok(OperatorIdentity { actor, role, address: None })
+    let actor = Actor::Principal { principal: credential.principal().clone(), credential };
+    OperatorIdentity { actor, role, address: Some(address) }
 }
 
 fn role_of(config: &Config, credential: &Credential) -> Option<AdminRole> {

@@ -301,8 +301,9 @@ impl Running {
         let expiries = expiry_watch::watch_expiries(&report);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
+        let refusals = operator_doors::report_refusals(&gateway);
         let client_listener = socket
-            .map(|socket| socket.on(Arc::clone(&workers)))
+            .map(|socket| socket.on(Arc::clone(&workers)).report_certificates(refusals))
             .map(|socket| socket.count_in(gateway.metrics.open_connections().clone()))
             .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&mcp), draining));
         let command_listener = command_socket.map(|socket| {

@@ -1,4 +1,5 @@
-//! The listeners for operators: the admin listener, and the private socket for commands.
+//! The listeners for operators: the admin listener, and the private socket for commands; and the
+//! report of connections that any listener refuses.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -12,9 +13,10 @@ use crate::admin::{AdminEntrance, StatusReport, answer_operator, refuse_admissio
 use crate::call::{Drain, PeerAddress};
 use crate::config::Config;
 use crate::listener::{
-    Guard, Listener, LiveSettings, LocalPages, LocalUser, PrivateSocket, PrivateSocketError,
-    Settings, edge,
+    CertificateRefusals, Guard, Listener, LiveSettings, LocalPages, LocalUser, PrivateSocket,
+    PrivateSocketError, Settings, edge,
 };
+use crate::pipeline::Gateway;
 use crate::text::error_chain;
 
 /// The private socket of a gateway that starts.
@@ -78,6 +80,12 @@ async fn await_socket(path: &Path, draining: &Drain) -> Option<PrivateSocket> {
     }
 }
 
+/// Counts and logs the connections that listeners refuse for their certificate.
+pub(super) fn report_refusals(gateway: &Arc<Gateway>) -> CertificateRefusals {
+    let gateway = Arc::clone(gateway);
+    CertificateRefusals::new(move |address, reason| gateway.refuse_certificate(address, reason))
+}
+
 /// Serves the admin listener until the drain is over.
 pub(super) fn serve_operators(
     socket: Listener,
@@ -85,6 +93,7 @@ pub(super) fn serve_operators(
     report: Arc<StatusReport>,
     draining: Drain,
 ) -> JoinHandle<()> {
+    let socket = socket.report_certificates(report_refusals(&report.gateway));
     tokio::spawn(async move {
         let live = settings.clone();
         let stack = move |peer: PeerAddress| {

@@ -102,7 +102,7 @@ impl McpService {
             Credential::parent()
         } else if resource.is_some() && has_token(uri.query().unwrap_or_default()) {
             let fault = RequestFault::TokenInQuery.into();
-            let mark = || snapshot.identity.mark_credential(headers);
+            let mark = || snapshot.identity.mark_credential(headers, certificate);
             let failure = self.gateway.refuse_stranger(&snapshot, address, fault, mark);
             return Err(refuse(None, &failure));
         } else {

@@ -1,6 +1,7 @@
 //! The certificate that the gateway presents, and the certificates that it requires of clients.
 
 mod inspect;
+mod refused;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ pub use inspect::{
     AuthorityReport, CertificateFault, ChainJudgement, ChainSurroundings, inspect_authorities,
     inspect_chain, utc_date,
 };
+pub(super) use refused::refused_certificate;
 
 /// Paths of the certificate chain and its private key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,9 +14,11 @@ use crate::identity::{
     ClientCertificate, Credential, CredentialMark, ProtectedResource, Unidentified,
 };
 use crate::pipeline::record::answered::log_refused_request;
+use crate::pipeline::stores::refused_logins::RefusedLogin;
 use crate::pipeline::{Gateway, record};
 use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
+use crate::telemetry::CallOutcome;
 
 /// Identity of a request's sender besides its headers.
 #[derive(Clone, Copy)]
@@ -59,7 +61,7 @@ impl Gateway {
                 }
                 pending @ Unidentified::Pending(_) => return pending,
             };
-            let mark = || snapshot.identity.mark_credential(headers);
+            let mark = || snapshot.identity.mark_credential(headers, certificate);
             self.refuse_stranger(snapshot, address, unknown, mark).into()
         })
     }
@@ -73,16 +75,28 @@ impl Gateway {
         unknown: Failure,
         mark: impl FnOnce() -> CredentialMark,
     ) -> Failure {
-        let has_credential = !matches!(unknown, Failure::TokenMissing);
+        let is_tokenless = matches!(unknown, Failure::TokenMissing);
         let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
         record::count_refusal(&self.metrics, &failure);
         tracing::debug!(%address, reason = failure.wire().label, %failure, "refused");
-        // A request without a token is no refused login: clients begin each login with one, to find
-        // the authorization server (RFC 9728, section 5).
-        if has_credential {
-            self.refused_logins.note(address, &failure, mark);
+        let refused = |mark| RefusedLogin::of_failure(address, &failure, mark);
+        if !is_tokenless {
+            self.refused_logins.note(address, || refused(mark()));
+        } else if let mark @ CredentialMark::Certificate(_) = mark() {
+            self.refused_logins.note(address, || refused(mark));
         }
+        // Any other request without a token is no refused login: clients begin each login with one,
+        // to find the authorization server (RFC 9728, section 5).
         failure
+    }
+
+    /// Counts and logs a connection that was closed because of its certificate, or because it has
+    /// none and needs one. `reason` is a sentence.
+    pub fn refuse_certificate(&self, address: IpAddr, reason: &str) {
+        self.metrics.count_error(&CallOutcome::Refused { reason: CERTIFICATE_REFUSED });
+        tracing::debug!(%address, reason, "refused");
+        let refused = || RefusedLogin::of_certificate(address, CERTIFICATE_REFUSED, reason);
+        self.refused_logins.note(address, refused);
     }
 
     /// Checks that a client has the scopes that the endpoint requires of every client.
@@ -149,3 +163,6 @@ impl Gateway {
         })
     }
 }
+
+/// Metric label of connections that are refused for their certificate.
+const CERTIFICATE_REFUSED: &str = "certificate_refused";

@@ -43,7 +43,7 @@ struct RefusalCount {
 
 /// One refused login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct RefusedLogin {
+pub(crate) struct RefusedLogin {
     address: IpAddr,
     /// Metric label of the reason.
     reason: &'static str,
@@ -61,20 +61,9 @@ struct DueLines {
 }
 
 impl RefusedLogins {
-    /// Notes a refusal, and logs it if it is the first of its address. `mark` is called only if the
-    /// refusal is logged, now or later.
-    pub(crate) fn note(
-        self: &Arc<Self>,
-        address: IpAddr,
-        failure: &Failure,
-        mark: impl FnOnce() -> CredentialMark,
-    ) {
-        let describe = || RefusedLogin {
-            address,
-            reason: failure.wire().label,
-            text: failure.to_string(),
-            mark: mark(),
-        };
+    /// Notes a refusal, and logs it if it is the first of its address. `describe` is called only if
+    /// the refusal is logged, now or later.
+    pub(crate) fn note(self: &Arc<Self>, address: IpAddr, describe: impl FnOnce() -> RefusedLogin) {
         let mut table = self.0.lock();
         let first = table.note(address, clock::now(), describe);
         let is_watched = std::mem::replace(&mut table.is_watched, true);
@@ -154,12 +143,29 @@ impl RefusalTable {
 }
 
 impl RefusedLogin {
+    /// Describes the refusal of a request for its credential.
+    pub(crate) fn of_failure(address: IpAddr, failure: &Failure, mark: CredentialMark) -> Self {
+        let text = match &mark {
+            CredentialMark::Certificate(_) => {
+                format!("the certificate identifies no client, and {failure}")
+            }
+            _ => failure.to_string(),
+        };
+        Self { address, reason: failure.wire().label, text, mark }
+    }
+
+    /// Describes the refusal of a connection for its certificate.
+    pub(crate) fn of_certificate(address: IpAddr, reason: &'static str, text: &str) -> Self {
+        Self { address, reason, text: text.to_owned(), mark: CredentialMark::Absent }
+    }
+
     fn log(&self, count: u64, message: &str) {
         let Self { address, reason, text, mark } = self;
-        let (digest, subject) = match mark {
-            CredentialMark::Absent => (None, None),
-            CredentialMark::Digest(digits) => (Some(digits.as_str()), None),
-            CredentialMark::Subject(subject) => (None, Some(subject.as_str())),
+        let (digest, subject, certificate) = match mark {
+            CredentialMark::Absent => (None, None, None),
+            CredentialMark::Digest(digits) => (Some(digits.as_str()), None, None),
+            CredentialMark::Subject(subject) => (None, Some(subject.as_str()), None),
+            CredentialMark::Certificate(digits) => (None, None, Some(digits.as_str())),
         };
         tracing::warn!(
             %address,
@@ -167,6 +173,7 @@ impl RefusedLogin {
             count,
             unverified_sha256 = digest,
             unverified_subject = subject,
+            certificate_sha256 = certificate,
             "{message}: {text}"
         );
     }
@@ -242,7 +249,10 @@ mod tests {
         let refused = Arc::new(RefusedLogins::default());
         let note = |times: usize| {
             for _ in 0..times {
-                refused.note(address(1), &Failure::KeyUnknown, || CredentialMark::Absent);
+                let absent = CredentialMark::Absent;
+                let describe =
+                    || RefusedLogin::of_failure(address(1), &Failure::KeyUnknown, absent);
+                refused.note(address(1), describe);
             }
         };
         let waiting = || refused.0.lock().addresses.values().map(|it| it.count).sum::<u64>();
