@@ -46,7 +46,7 @@ use legacy::{ReplayStart, Sessions};
 use modern::listeners::ListenStreams;
 use requests::dispatch::answered;
 use requests::era;
-use requests::refused_requests::AuditedRequest;
+use requests::refused_requests::{AuditedRequest, RefusedMessage};
 use requests::request::{self, Posted};
 use responses::open_streams::OpenStreams;
 use responses::response::{self, AcceptedForm};
@@ -160,6 +160,10 @@ impl McpService {
             Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => {
+                    if failure.limit().is_some() {
+                        let refused = RefusedMessage::unread(&head, &from);
+                        self.log_refused_message(&refused, &failure);
+                    }
                     if self.gateway.audit.is_on() {
                         let unread = Bytes::new();
                         AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer)
@@ -252,6 +256,7 @@ impl McpService {
         posted: &Posted,
         failure: &Failure,
     ) -> Response<Body> {
+        self.log_refused_message(&RefusedMessage::of_posted(posted, frame), failure);
         let id = frame.and_then(request::id_of);
         if let (Some(frame), Some(id)) = (frame, id)
             && self.is_in_session(frame, posted)

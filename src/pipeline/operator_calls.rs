@@ -217,7 +217,6 @@ impl Gateway {
         let EarlyCall { operator, request, caller, profile } = early;
         let who = &caller.principal;
         self.count_refusal_of(snapshot, who, failure);
-        log_refused_request(who, address_of(operator), failure);
         let notes = notes_of(operator, caller.by_operator);
         let refused = RefusedRequest {
             address: operator.address,
@@ -227,6 +226,8 @@ impl Gateway {
             ..RefusedRequest::default()
         };
         self.audit_refusal_of((Some(who.as_str()), &notes), &refused, failure);
+        let logged = RefusedRequest { address: Some(address_of(operator)), ..refused };
+        log_refused_request(Some(who), &logged, failure);
     }
 }
 

@@ -41,11 +41,16 @@ fn the_log_says_when_servers_are_ready_and_what_a_reload_changes() {
 
 /// Sends a message of the client `ci`. Returns the head of the answer in lower case.
 fn post(address: SocketAddr, session: Option<&str>, message: &Value) -> String {
+    post_with("ci-key", address, session, message)
+}
+
+/// Like [`post`], with this key.
+fn post_with(key: &str, address: SocketAddr, session: Option<&str>, message: &Value) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let body = message.to_string();
     let mut head = format!(
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nauthorization: Bearer ci-key\r\n\
+         accept: application/json, text/event-stream\r\nauthorization: Bearer {key}\r\n\
          connection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
@@ -90,7 +95,7 @@ fn the_access_log_has_introductions_lists_and_requests_above_a_rate() {
     for (line, method, outcome) in [
         (&lines[0], "initialize", "ok"),
         (&lines[1], "tools/list", "ok"),
-        (&lines[2], "", "refused"),
+        (&lines[2], "tools/list", "refused"),
     ] {
         assert_eq!(
             (&line["method"], &line["outcome"]),
@@ -100,11 +105,74 @@ fn the_access_log_has_introductions_lists_and_requests_above_a_rate() {
         assert_eq!((&line["principal"], &line["address"]), (&json!("ci"), &json!("127.0.0.1")));
         assert!(line["duration_ms"].is_number(), "{line}");
     }
-    for line in &lines[..2] {
+    for line in &lines {
         let software = (&line["client_software"], &line["client_era"]);
         assert_eq!(software, (&json!("agent 1.0"), &json!("legacy")), "{line}");
     }
     assert!(lines[1]["items"].as_u64().unwrap() > 0, "{}", lines[1]);
     let limit = lines[2]["limit"].as_str().unwrap();
     assert_eq!((limit, &lines[2]["reason"]), ("client:ci", &json!("over_limit")));
+}
+
+#[test]
+fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = HEXLOWER.encode(&sha256(b"ci-key"));
+    let text = format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nfailed_logins = \"1/h\"\n\
+         limits = {{ sessions_each = 1, body = \"64KiB\" }}\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n\
+         [clients.ci]\nkey = \"{key}\"\n{}",
+        example("clock")
+    );
+    let config = file(folder.path(), &text);
+    let gateway = Process::start_with(folder, config.as_ref(), &[]);
+    gateway.ready(&["clock"]);
+    let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let client = json!({ "name": "agent", "version": "1.0" });
+    let introduction =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let initialize = message("initialize", introduction);
+    let opened = post(gateway.address, None, &initialize);
+    let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    // A session with a stream is in use, and makes no room for another one.
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    write!(
+        stream,
+        "GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\
+         authorization: Bearer ci-key\r\nmcp-session-id: {session}\r\n\
+         mcp-protocol-version: 2025-11-25\r\n\r\n"
+    )
+    .unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+    assert!(post(gateway.address, None, &initialize).starts_with("http/1.1 503"));
+    let nameless = message("initialize", json!({}));
+    assert!(post(gateway.address, None, &nameless).starts_with("http/1.1 400"));
+    for _ in 0..2 {
+        post_with("wrong-key", gateway.address, None, &initialize);
+    }
+    let large = message("tools/list", json!({ "x": "x".repeat(100_000) }));
+    post(gateway.address, None, &large);
+    let lines = || {
+        let log = gateway.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = lines.filter(|line| line["target"] == "trunkline::access");
+        lines.filter(|line| line["outcome"] == "refused").collect::<Vec<_>>()
+    };
+    eventually("each refusal has its line", || lines().len() == 4);
+    let lines = lines();
+    for (line, method, limit, principal) in [
+        (&lines[0], "initialize", json!("sessions_each"), json!("ci")),
+        (&lines[1], "initialize", Value::Null, json!("ci")),
+        (&lines[2], "", json!("failed_logins"), Value::Null),
+        (&lines[3], "", json!("body"), json!("ci")),
+    ] {
+        let found = (&line["method"], &line["limit"], &line["principal"]);
+        assert_eq!(found, (&json!(method), &limit, &principal), "{line}");
+        assert_eq!((&line["address"], &line["profile"]), (&json!("127.0.0.1"), &json!("default")));
+    }
+    let software = (&lines[0]["client_software"], &lines[0]["client_era"]);
+    assert_eq!(software, (&json!("agent 1.0"), &json!("legacy")), "{}", lines[0]);
 }

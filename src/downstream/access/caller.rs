@@ -15,7 +15,7 @@ use crate::call::{
 };
 use crate::identity::{ClientCertificate, Credential, KeyWait, Unidentified, wait_for_expiry};
 use crate::pipeline::EntryCredentials;
-use crate::pipeline::{Gateway, RefusedRequest};
+use crate::pipeline::{Gateway, RefusedRequest, log_refused_request};
 use crate::snapshot::Snapshot;
 
 use super::challenge::add_challenge;
@@ -136,6 +136,9 @@ impl McpService {
     ) {
         let address = peer.socket().map(|peer| peer.ip());
         let request = RefusedRequest { sender, address, profile, ..RefusedRequest::default() };
+        if failure.limit().is_some() {
+            log_refused_request(sender.map(Credential::principal), &request, failure);
+        }
         self.gateway.audit_refusal(&request, failure);
     }
 

@@ -25,6 +25,7 @@ use crate::mcp;
 use crate::shares::{Holder, ShareBounds, SharedAmount};
 
 use super::access::caller::{AccessWatch, RequestSender, VerifiedCaller};
+use super::requests::refused_requests::RefusedMessage;
 use super::requests::request::Posted;
 use super::responses::open_streams::StreamPlace;
 use super::responses::response;
@@ -271,9 +272,11 @@ impl McpService {
         {
             return refuse(&fault.into());
         }
-        if timeout(UNREAD_TIMEOUT, pipe.bridge.take(posted.body)).await.is_err() {
+        if timeout(UNREAD_TIMEOUT, pipe.bridge.take(posted.body.clone())).await.is_err() {
             let limit = "sse:unread".to_owned();
-            return refuse(&Failure::OverLimit { limit, retry_after: UNREAD_TIMEOUT });
+            let failure = Failure::OverLimit { limit, retry_after: UNREAD_TIMEOUT };
+            self.log_refused_message(&RefusedMessage::of_posted(&posted, None), &failure);
+            return refuse(&failure);
         }
         response::empty(StatusCode::ACCEPTED)
     }

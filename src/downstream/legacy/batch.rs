@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 
 use crate::call::{Failure, RequestFault};
 use crate::config::LimitsConfig;
-use crate::downstream::requests::refused_requests::AuditedRequest;
+use crate::downstream::requests::refused_requests::{AuditedRequest, RefusedMessage};
 use crate::downstream::requests::request::{self, Posted};
 use crate::downstream::responses::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService};
@@ -86,7 +86,9 @@ impl McpService {
         let parsed = jsonrpc::parse(&message, posted.limits().depth);
         // Each counts: many calls in one body must not bypass a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
-            let id = parsed.as_ref().ok().and_then(request::id_of);
+            let frame = parsed.as_ref().ok();
+            self.log_refused_message(&RefusedMessage::of_posted(posted, frame), &failure);
+            let id = frame.and_then(request::id_of);
             let response = response::refusal(id, &failure);
             return Some(MemberAnswer { id: id.cloned(), response });
         }

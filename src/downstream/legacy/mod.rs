@@ -32,6 +32,7 @@ use crate::text::clip;
 use super::access::caller::VerifiedCaller;
 use super::requests::dispatch::{PendingResponse, answered};
 use super::requests::era::refuse_duplicates;
+use super::requests::refused_requests::RefusedMessage;
 use super::requests::request::{self, Posted, log_level};
 use super::responses::response::{self, AcceptedForm};
 use crate::downstream::{Body, EMPTY_RESULT, McpService};
@@ -49,7 +50,12 @@ impl McpService {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return answered(self.initialize(id, params.clone(), posted, wants));
+            let introduced = self.initialize(id, params.clone(), posted, wants);
+            return answered(introduced.unwrap_or_else(|failure| {
+                let refused = RefusedMessage::of_posted(posted, Some(&frame));
+                self.log_refused_message(&refused, &failure);
+                response::refusal(Some(id), &failure)
+            }));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -93,26 +99,20 @@ impl McpService {
         params: Option<Payload>,
         posted: &Posted,
         wants: AcceptedForm,
-    ) -> Response<Body> {
-        let opened = introduction(params)
-            .map_err(Failure::from)
-            .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
-        match opened {
-            Ok(session) => {
-                let context = in_session(&session, posted, Meta::default());
-                self.gateway.meet_client(&context.client);
-                session.introduced(&context, self.gateway.shown(&context));
-                let version = session.client().version;
-                let introduction = Introduction::Initialize(version);
-                let raw = self.gateway.introduce(introduction, &context);
-                let mut response = response::result(id, raw, wants);
-                if let Ok(value) = HeaderValue::from_str(session.id()) {
-                    response.headers_mut().insert(header::SESSION_ID, value);
-                }
-                response
-            }
-            Err(failure) => response::refusal(Some(id), &failure),
+    ) -> Result<Response<Body>, Failure> {
+        let client = read_introduction(params)?;
+        let session = self.sessions.open(client, posted.caller.clone(), posted.address())?;
+        let context = in_session(&session, posted, Meta::default());
+        self.gateway.meet_client(&context.client);
+        session.introduced(&context, self.gateway.shown(&context));
+        let version = session.client().version;
+        let introduction = Introduction::Initialize(version);
+        let raw = self.gateway.introduce(introduction, &context);
+        let mut response = response::result(id, raw, wants);
+        if let Ok(value) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(header::SESSION_ID, value);
         }
+        Ok(response)
     }
 
     fn serve_legacy(
@@ -217,7 +217,7 @@ struct SessionRequest {
 }
 
 /// Parses the client's description of itself in `initialize`.
-fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
+pub(super) fn read_introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     let params = params.unwrap_or_else(|| EMPTY_RESULT.into()).read()?;
     let [version, capabilities, info] =
         params.members(&["protocolVersion", "capabilities", "clientInfo"])?;

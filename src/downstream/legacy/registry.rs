@@ -290,14 +290,14 @@ impl OpenSessions {
         limits: &LimitsConfig,
     ) -> Result<Option<Arc<ClientSession>>, Failure> {
         let held = self.held.get(holder).map_or(0, BTreeMap::len);
-        let limit = if held >= limits.sessions_each {
-            limits.sessions_each
+        let (name, limit) = if held >= limits.sessions_each {
+            ("sessions_each", limits.sessions_each)
         } else if self.sessions.len() >= limits.sessions {
-            limits.sessions
+            ("sessions", limits.sessions)
         } else {
             return Ok(None);
         };
-        let idlest = self.find_idlest(holder).ok_or(Failure::TooManySessions { limit })?;
+        let idlest = self.find_idlest(holder).ok_or(Failure::TooManySessions { name, limit })?;
         Ok(self.remove(&idlest))
     }
 

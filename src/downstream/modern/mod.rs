@@ -11,7 +11,7 @@ use crate::call::{
     Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault, boxed,
 };
 use crate::catalog::Kind;
-use crate::jsonrpc::{Frame, Id};
+use crate::jsonrpc::{Frame, Id, Payload};
 use crate::mcp::header::{DuplicateHeaderError, MessageHeaders, SentHeader};
 use crate::mcp::{
     Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
@@ -155,6 +155,12 @@ fn client(meta: &Meta) -> Arc<Client> {
     let capabilities =
         meta.capabilities.clone().unwrap_or_else(|| crate::downstream::EMPTY_RESULT.clone());
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
+}
+
+/// Reads the client of a Modern request from its raw params; `None` if they are not those of one.
+pub(super) fn read_modern_client(params: Option<Payload>) -> Option<Arc<Client>> {
+    let meta = Params::read(params).ok()?.meta().ok()?;
+    meta.version.is_some().then(|| client(&meta))
 }
 
 /// Checks the required members of every Modern request, in `_meta` and, repeated, in its headers

@@ -1,21 +1,26 @@
-//! Audit records of requests that were refused before they became calls.
+//! Audit records and access log lines of requests that were refused before they became calls.
 //!
 //! A response that refuses carries its [`RefusalReason`]. Its request is recorded here, once,
 //! whichever path the response took.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Extensions, HeaderMap, Response};
 
 use crate::call::{Failure, Params, PeerAddress};
 use crate::identity::Credential;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Method, header};
-use crate::pipeline::{Gateway, RefusedRequest};
+use crate::pipeline::{Gateway, RefusedRequest, log_refused_request};
 
-use crate::downstream::Body;
-use crate::downstream::access::caller::VerifiedCaller;
+use super::request::{Posted, transport_of};
+use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
+use crate::downstream::legacy::read_introduction;
+use crate::downstream::modern::read_modern_client;
+use crate::downstream::{Body, McpService};
 
 /// The reason that a response refuses its request.
 #[derive(Debug, Clone)]
@@ -91,8 +96,71 @@ impl AuditedRequest {
             name,
             session: self.session.as_deref(),
             bytes: Some(message.len()),
+            ..RefusedRequest::default()
         };
         gateway.audit_refusal(&request, failure);
+    }
+}
+
+/// A message that was refused before it became a call.
+pub(crate) struct RefusedMessage<'a> {
+    headers: &'a HeaderMap,
+    caller: &'a VerifiedCaller,
+    peer: PeerAddress,
+    transport: &'static str,
+    frame: Option<&'a Frame>,
+}
+
+impl<'a> RefusedMessage<'a> {
+    /// A message of a request that was read, and its frame if it could be parsed.
+    pub(crate) fn of_posted(posted: &'a Posted, frame: Option<&'a Frame>) -> Self {
+        let Posted { headers, caller, peer, transport, .. } = posted;
+        Self { headers, caller, peer: *peer, transport, frame }
+    }
+
+    /// A request of which only the head was read.
+    pub(crate) fn unread(head: &'a Parts, from: &'a RequestSender) -> Self {
+        let transport = transport_of(head.version, from.peer);
+        Self {
+            headers: &head.headers,
+            caller: &from.caller,
+            peer: from.peer,
+            transport,
+            frame: None,
+        }
+    }
+}
+
+impl McpService {
+    /// Writes the line of a refused message to the access log.
+    pub(crate) fn log_refused_message(&self, message: &RefusedMessage<'_>, failure: &Failure) {
+        let RefusedMessage { headers, caller, peer, transport, frame } = *message;
+        let (method, params) = match frame {
+            Some(Frame::Request { method, params, .. }) => (Some(&**method), params.clone()),
+            Some(Frame::Notification { method, .. }) => (Some(&**method), None),
+            _ => (None, None),
+        };
+        let method = method.map(Method::parse);
+        let session = self.session_of(headers, caller).ok();
+        let client = match (&session, &method) {
+            (Some(session), _) => Some(Arc::clone(session.client())),
+            (None, Some(Method::Initialize)) => {
+                read_introduction(params.clone()).ok().map(Arc::new)
+            }
+            (None, _) => read_modern_client(params.clone()),
+        };
+        let params = Params::read(params).ok();
+        let name = params.as_ref().and_then(|params| params.name().or_else(|| params.uri()));
+        let request = RefusedRequest {
+            address: peer.socket().map(|peer| peer.ip()),
+            profile: caller.endpoint().profile(),
+            method,
+            name,
+            client: client.as_deref(),
+            transport,
+            ..RefusedRequest::default()
+        };
+        log_refused_request(Some(caller.principal()), &request, failure);
     }
 }
 

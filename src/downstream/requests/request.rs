@@ -34,7 +34,7 @@ pub(crate) struct Posted {
     /// The snapshot that the request is answered under, to its end.
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) peer: PeerAddress,
-    transport: &'static str,
+    pub(crate) transport: &'static str,
 }
 
 impl Posted {
@@ -54,11 +54,7 @@ impl Posted {
         head: Parts,
         RequestSender { caller, peer, snapshot }: RequestSender,
     ) -> Self {
-        let transport = match head.version {
-            _ if peer.stdio => "stdio",
-            Version::HTTP_2 => "http2",
-            _ => "http1",
-        };
+        let transport = transport_of(head.version, peer);
         let (headers, extensions) = (Arc::new(head.headers), head.extensions);
         Self { headers, body: Bytes::new(), caller, extensions, snapshot, peer, transport }
     }
@@ -131,6 +127,15 @@ pub(crate) fn id_of(frame: &Frame) -> Option<&Id> {
     match frame {
         Frame::Request { id, .. } => Some(id),
         _ => None,
+    }
+}
+
+/// Returns the name of the transport of a request.
+pub(crate) fn transport_of(version: Version, peer: PeerAddress) -> &'static str {
+    match version {
+        _ if peer.stdio => "stdio",
+        Version::HTTP_2 => "http2",
+        _ => "http1",
     }
 }
 

@@ -116,9 +116,7 @@ impl InnerCalls {
         let depth = self.snapshot.config.gateway.limits.depth.saturating_sub(LEVELS_ABOVE);
         within_depth(&asked.arguments, depth)
             .map_err(|fault| Failure::Parse(ParseFault::Depth(fault)))?;
-        let context = &self.outer.context;
-        let (who, address) = (&context.principal, context.address);
-        self.gateway.admit_request(&self.snapshot, who, address)?;
+        self.gateway.admit_inner_call(&self.snapshot, &self.outer.context)?;
         let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
         let request = InnerCallRequest { tool: &asked.tool, arguments };
         let client = Arc::clone(&self.client);

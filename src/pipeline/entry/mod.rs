@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use crate::call::{Endpoint, Failure, Principal};
+use crate::call::{Context, Endpoint, Failure, Principal};
 use crate::clock;
 use crate::identity::{
     ClientCertificate, Credential, CredentialMark, ProtectedResource, Unidentified,
 };
+use crate::mcp::Method;
 use crate::pipeline::record::answered::log_refused_request;
+use crate::pipeline::record::audit::RefusedRequest;
 use crate::pipeline::stores::refused_logins::RefusedLogin;
 use crate::pipeline::{Gateway, record};
 use crate::policy::ScopedCaller;
@@ -146,7 +148,8 @@ impl Gateway {
         endpoint.inspect_err(|failure| self.count_refusal_of(snapshot, who, failure))
     }
 
-    /// Admits a request of any method.
+    /// Admits a request of any method. The caller writes the line of a refused one, with all that
+    /// was read of it.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -157,9 +160,29 @@ impl Gateway {
         address: IpAddr,
     ) -> Result<(), Failure> {
         let admitted = snapshot.policy.admit_request(who, address);
-        admitted.inspect_err(|failure| {
-            self.count_refusal_of(snapshot, who, failure);
-            log_refused_request(who, address, failure);
+        admitted.inspect_err(|failure| self.count_refusal_of(snapshot, who, failure))
+    }
+
+    /// Admits a call that the gateway makes in the course of another one.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub(crate) fn admit_inner_call(
+        &self,
+        snapshot: &Snapshot,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        let Context { principal, address, endpoint, client, transport, .. } = context;
+        self.admit_request(snapshot, principal, *address).inspect_err(|failure| {
+            let request = RefusedRequest {
+                address: Some(*address),
+                profile: endpoint.profile(),
+                method: Some(Method::ToolsCall),
+                client: Some(client),
+                transport,
+                ..RefusedRequest::default()
+            };
+            log_refused_request(Some(principal), &request, failure);
         })
     }
 }

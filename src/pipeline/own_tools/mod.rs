@@ -161,10 +161,8 @@ impl OwnCall {
 
     /// Makes one call, and returns its result's raw value, or an error text.
     async fn make_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<String, String> {
-        let context = &self.call.context;
         let say = |failure: Failure| failure.to_string();
-        let (who, address) = (&context.principal, context.address);
-        self.gateway.admit_request(&self.snapshot, who, address).map_err(say)?;
+        self.gateway.admit_inner_call(&self.snapshot, &self.call.context).map_err(say)?;
         let inner = self.inner_call(call, arguments).map_err(say)?;
         let mut active = self.gateway.call(Arc::clone(&self.snapshot), inner).await;
         let answer = await_answer(&mut active, |bytes| self.hold(bytes)).await;

@@ -1,7 +1,6 @@
 //! Access log lines of requests that are no calls: lists, introductions, and requests that a rate
 //! refuses before they are read.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::call::{Context, Failure, Principal};
@@ -10,8 +9,9 @@ use crate::clock;
 use crate::mcp::Method;
 use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 
-use super::audit::limit_of;
+use super::audit::RefusedRequest;
 use super::failed_outcome;
+use super::subject;
 
 /// Writes the line of a list request that began at `started`: with the number of elements, or with
 /// the failure.
@@ -55,13 +55,26 @@ fn answered_record<'a>(
     }
 }
 
-/// Writes the line of a request that a rate has refused before it was read.
-pub(crate) fn log_refused_request(who: &Principal, address: IpAddr, failure: &Failure) {
+/// Writes the line of a request that was refused before it became a call.
+pub(crate) fn log_refused_request(
+    who: Option<&Principal>,
+    request: &RefusedRequest<'_>,
+    failure: &Failure,
+) {
+    let method = request.method.as_ref();
+    let client = request.client;
     CallRecord {
-        principal: Some(who.as_str()),
-        address: Some(address),
-        outcome: failed_outcome(failure),
-        limit: limit_of(failure),
+        principal: who.map(Principal::as_str),
+        address: request.address,
+        profile: request.profile,
+        method: method.map_or("", Method::as_str),
+        public: method.map_or(CallSubject::Nothing, |it| subject(it, request.name)),
+        outcome: CallOutcome::Refused { reason: failure.wire().label },
+        limit: failure.limit(),
+        client_info: client.and_then(|client| client.info.as_deref()),
+        client_era: client.map_or("", |client| client.version.era().as_str()),
+        client_version: client.map_or("", |client| client.version.as_str()),
+        transport: request.transport,
         ..UNREAD_REQUEST
     }
     .write_to_log();

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::call::{Answer, AuditCredential, AuditNotes, Context, Failure};
+use crate::call::{Answer, AuditCredential, AuditNotes, Client, Context, Failure};
 use crate::catalog::Kind;
 use crate::identity::Credential;
 use crate::mcp::Method;
@@ -59,7 +59,7 @@ impl CallAudit {
     pub(super) fn note_answer(&mut self, answer: &Result<Answer, Failure>) {
         self.response_bytes = answer_bytes(answer);
         if let Err(failure) = answer {
-            self.limit = limit_of(failure).map(str::to_owned);
+            self.limit = failure.limit().map(str::to_owned);
         }
     }
 
@@ -147,6 +147,10 @@ pub struct RefusedRequest<'a> {
     pub session: Option<&'a str>,
     /// The size of its body, if that was read.
     pub bytes: Option<usize>,
+    /// The client software, if known.
+    pub client: Option<&'a Client>,
+    /// The transport; empty if it is not HTTP or standard streams.
+    pub transport: &'static str,
 }
 
 impl Gateway {
@@ -205,7 +209,7 @@ impl Gateway {
             server: None,
             decision: AuditDecision::Deny,
             check: check_of_failure(wire.label),
-            rule: limit_of(failure),
+            rule: failure.limit(),
             condition_fault: None,
             confirmation: None,
             outcome: "refused",
@@ -310,13 +314,6 @@ fn kind_of_refused(failure: &Failure) -> &'static str {
         Failure::KeyUnknown | Failure::KeyExpired => "key",
         Failure::TokenRefused(_) | Failure::IssuerUnavailable => "token",
         _ => "none",
-    }
-}
-
-pub(crate) fn limit_of(failure: &Failure) -> Option<&str> {
-    match failure {
-        Failure::OverLimit { limit, .. } => Some(limit),
-        _ => None,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::telemetry::{
     CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
 };
 
-use audit::{CallAudit, CallEnd, limit_of};
+use audit::{CallAudit, CallEnd};
 use observed::CallObservation;
 
 /// The record of one call. If it is dropped before the call's end, the call is
@@ -237,7 +237,7 @@ impl Record {
         if let Some(failure) = failure {
             count_limit(&self.metrics, failure);
         }
-        self.write_record(outcome, failure.and_then(limit_of));
+        self.write_record(outcome, failure.and_then(Failure::limit));
     }
 
     /// Records the end of a result that was streamed. It is not parsed, so a

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::call::{AuditNotes, Context, Failure};
 use crate::mcp::{Era, Method};
-use crate::pipeline::record::audit::{DEFAULT_CHECK, allowed_request, limit_of};
+use crate::pipeline::record::audit::{DEFAULT_CHECK, allowed_request};
 use crate::pipeline::{Gateway, route};
 use crate::telemetry::audit::{
     AuditDecision, AuditKind, AuditRecord, RecordRoom, check_of_failure, session_digest,
@@ -71,7 +71,7 @@ impl Gateway {
             AuditDecision::Deny => notes.rule(),
             _ => notes.rule().or(notes.permission()),
         };
-        let limit = outcome.as_ref().err().and_then(limit_of);
+        let limit = outcome.as_ref().err().and_then(Failure::limit);
         let held = outcome.as_ref().ok().and_then(SubscriptionVerdict::guard);
         let native = match held.map(|held| held.topic()) {
             Some(Topic::Resource(uri)) => CallSubject::Resource(uri),

@@ -128,6 +128,8 @@ pub enum Failure {
     /// The maximum number of sessions is open.
     #[error("too many open sessions, the limit is {limit}: try again later")]
     TooManySessions {
+        /// The limit's name.
+        name: &'static str,
         /// Limit of open sessions.
         limit: usize,
     },
@@ -347,6 +349,19 @@ impl Failure {
             Self::AnswerDropped { limit } => Some(json!({ "limit": limit })),
             Self::ScopesNeeded(needed) => Some(json!({ "requiredScopes": needed.scopes })),
             Self::UnknownResource { uri } | Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the limit that is reached.
+    pub fn limit(&self) -> Option<&str> {
+        match self {
+            Self::OverLimit { limit, .. } => Some(limit),
+            Self::TooManySessions { name, .. } => Some(name),
+            Self::TooManyStreams { .. } => Some("streams"),
+            Self::TooManySubscriptions { .. } => Some("subscriptions"),
+            Self::BodyTooLarge { .. } => Some("body"),
+            Self::AnswerDropped { limit } => Some(limit),
             _ => None,
         }
     }

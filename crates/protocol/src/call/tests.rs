@@ -94,7 +94,7 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::NotConfirmed(_) => Failure::InvalidArguments(violations()),
         Failure::InvalidArguments(_) => Failure::SessionRequired,
         Failure::SessionRequired => Failure::SessionLost,
-        Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
+        Failure::SessionLost => Failure::TooManySessions { name: "sessions", limit: 10_000 },
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
         Failure::TooManyStreams { .. } => Failure::TooManySubscriptions { limit: 1000 },
         Failure::TooManySubscriptions { .. } => Failure::NoUpdates { uri: "URI".into() },
