@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Upstream};
+use crate::support::api::PlainApi;
+use crate::support::{Gateway, OauthServer, Upstream};
 
 /// Returns the time until the next attempt at a server.
 fn wait_of(server: &Value, now: &Value) -> Duration {
@@ -55,6 +56,45 @@ async fn refused_credentials_wait_minutes_and_a_refresh_ends_the_wait() {
         let server = gateway.server("s").await;
         assert_eq!((&server["state"], &server["cure"]), (&json!("ready"), &Value::Null));
     }
+}
+
+#[tokio::test]
+async fn a_document_that_no_place_gives_without_credentials_waits_minutes() {
+    let api = PlainApi::start().await;
+    api.demands("t");
+    let lines = format!("url = \"{}\"\nkind = \"openapi\"\n", api.url(""));
+    let gateway = Gateway::with("shop", lines).start().await;
+    let (server, wait) = failed(&gateway, "shop").await;
+    assert!(wait > Duration::from_mins(1), "{server}");
+    assert!(server["cure"].as_str().unwrap().contains("credentials and reload"), "{server}");
+    assert!(server["last_error"]["message"].as_str().unwrap().contains("401"), "{server}");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_of_the_gateway_itself_is_not_sent_again_for_minutes() {
+    let server = OauthServer::before(Upstream::modern().await).await;
+    let settings = "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"no\"";
+    server.gives_none("invalid_client");
+    let gateway = Gateway::with("s", server.lines("s", settings)).start().await;
+    let (status, wait) = failed(&gateway, "s").await;
+    assert!(wait > Duration::from_mins(1), "{status}");
+    assert!(status["cure"].as_str().unwrap().contains("credentials and reload"), "{status}");
+    assert_eq!(server.token_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_program_waits_minutes_in_a_sandbox_too() {
+    let lines = "command = \"no-such-program-anywhere\"\nsandbox = true\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let (server, wait) = failed(&gateway, "s").await;
+    assert!(wait > Duration::from_mins(1), "{server}");
+    assert!(server["cure"].as_str().unwrap().starts_with("install the program"), "{server}");
+    // A missing working directory is another fault.
+    let lines = format!("{lines}cwd = \"/no/such/folder\"\nmax_restarts = 0\n");
+    let gateway = Gateway::with("s", lines).start_at_once().await;
+    let (server, _) = failed(&gateway, "s").await;
+    let error = server["last_error"]["message"].as_str().unwrap();
+    assert!(error.contains("/no/such/folder"), "{error}");
 }
 
 #[tokio::test]

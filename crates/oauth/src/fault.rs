@@ -162,6 +162,18 @@ impl LoginFault {
         )
     }
 
+    /// Returns true if the authorization server refuses the gateway's own credentials, so that an
+    /// operator has to act before another attempt can succeed.
+    pub fn is_refused_client(&self) -> bool {
+        match self {
+            Self::Token(fault) => fault.is_refused_client(),
+            Self::Status { status, .. } => {
+                matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the reason for the audit log. It repeats no text of the response.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -199,3 +211,34 @@ impl LoginFault {
 
 /// Maximum number of characters of a reason for clients.
 const MAX_REASON_CHARACTERS: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proofs::token::read_refusal;
+
+    #[test]
+    fn an_operator_has_to_mend_credentials_that_are_refused() {
+        let of_token = |status, body: &str| LoginFault::from(read_refusal(status, body.as_bytes()));
+        let of_status = |status| LoginFault::Status { url: "https://idp.example/".into(), status };
+        let error = |code: &str| format!(r#"{{"error":"{code}"}}"#);
+        for (fault, is_refused) in [
+            (of_token(StatusCode::UNAUTHORIZED, &error("invalid_client")), true),
+            (of_token(StatusCode::BAD_REQUEST, &error("invalid_client")), true),
+            (of_token(StatusCode::BAD_REQUEST, &error("unauthorized_client")), true),
+            (of_token(StatusCode::UNAUTHORIZED, "no"), true),
+            (of_token(StatusCode::FORBIDDEN, ""), true),
+            (of_token(StatusCode::BAD_REQUEST, &error("invalid_grant")), false),
+            (of_token(StatusCode::BAD_REQUEST, &error("temporarily_unavailable")), false),
+            (of_token(StatusCode::TOO_MANY_REQUESTS, "later"), false),
+            (of_token(StatusCode::SERVICE_UNAVAILABLE, "later"), false),
+            (of_status(StatusCode::UNAUTHORIZED), true),
+            (of_status(StatusCode::FORBIDDEN), true),
+            (of_status(StatusCode::NOT_FOUND), false),
+            (of_status(StatusCode::TOO_MANY_REQUESTS), false),
+            (LoginFault::NoCallerToken, false),
+        ] {
+            assert_eq!(fault.is_refused_client(), is_refused, "{fault:?}");
+        }
+    }
+}

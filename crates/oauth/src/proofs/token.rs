@@ -109,6 +109,13 @@ impl TokenEndpointError {
         matches!(self, Self::Refused { error } if error.code == "use_dpop_nonce")
     }
 
+    /// Returns true if the authorization server refuses the client itself (RFC 6749, 5.2).
+    pub(crate) fn is_refused_client(&self) -> bool {
+        let Self::Refused { error } = self else { return false };
+        let is_of_client = matches!(&*error.code, "invalid_client" | "unauthorized_client");
+        is_of_client || error.code.starts_with("401") || error.code.starts_with("403")
+    }
+
     /// Returns true if the authorization server has judged the credential, so that the same one
     /// would be refused again. A status such as `503` is not a judgement.
     pub(crate) fn is_verdict(&self) -> bool {

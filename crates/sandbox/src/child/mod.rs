@@ -35,7 +35,9 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use group::Group;
-use sandbox::{TemporaryFolder, find_gap, finds_program, prepare_sandbox, withheld_folders};
+use sandbox::{
+    TemporaryFolder, find_gap, finds_program, is_program_missing, prepare_sandbox, withheld_folders,
+};
 use stderr::StderrLog;
 
 use trunkline_config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
@@ -406,6 +408,9 @@ fn prepare(
         command.args(&spec.args).env_clear().envs(environment);
         return Ok(Prepared::unrestricted(with_pipes(command, spec)?));
     };
+    if is_program_missing(spec, &environment) {
+        return Err(SpawnError::NotFound { program: spec.program.clone() });
+    }
     let unusable =
         |error| SpawnError::Sandbox { program: spec.program.clone(), source: Box::new(error) };
     let sandboxed = prepare_sandbox(config, spec, &environment).map_err(unusable)?;

@@ -61,6 +61,7 @@ impl FailureReason {
                 LoginFault::Registration(fault) if fault.is_permanent() => {
                     Some(Self::RefusedRegistration)
                 }
+                fault if fault.is_refused_client() => Some(Self::RefusedCredentials),
                 _ => None,
             },
             _ => None,
@@ -319,6 +320,9 @@ mod tests {
         let spawn = |error| UpstreamError::Spawn(Arc::new(error));
         let program = || "x".to_owned();
         let system = std::io::Error::other("out of processes");
+        let login = |fault| UpstreamError::Login(Box::new(fault));
+        let login_status =
+            |status| login(LoginFault::Status { url: "https://idp.example/".to_owned(), status });
         let rate_limit = StatusNote { text: None, retry_after: Some("5".to_owned()) };
         for (fault, reason) in [
             (
@@ -346,6 +350,9 @@ mod tests {
             (UpstreamError::of_status(StatusCode::TOO_MANY_REQUESTS), None),
             (UpstreamError::of_status(StatusCode::SERVICE_UNAVAILABLE), None),
             (UpstreamError::Login(Box::new(LoginFault::NoCallerToken)), None),
+            (login_status(StatusCode::UNAUTHORIZED), Some(FailureReason::RefusedCredentials)),
+            (login_status(StatusCode::FORBIDDEN), Some(FailureReason::RefusedCredentials)),
+            (login_status(StatusCode::TOO_MANY_REQUESTS), None),
             (UpstreamError::NoAnswer, None),
         ] {
             assert_eq!(FailureReason::of(&fault), reason, "{fault:?}");

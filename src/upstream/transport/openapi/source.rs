@@ -165,16 +165,27 @@ impl DocumentLoader {
         known: Option<&DocumentVersion>,
     ) -> Result<Option<FoundDocument>, UpstreamError> {
         let mut tried = Vec::new();
+        // The first refusal of credentials, while every place answers with one.
+        let (mut refusal, mut is_refused) = (None, true);
         for place in places_below(url) {
             let reason = match self.find_at(&place, known).await {
                 Ok(Some(found)) if !found.document.set.is_openapi() => "another page".to_owned(),
                 Ok(found) => return Ok(found),
                 // If a server cannot be reached, its other places cannot either.
                 Err(fault @ UpstreamError::Connect(_)) => return Err(fault),
+                Err(UpstreamError::Status { status, .. }) if is_refusal(status) => {
+                    refusal.get_or_insert(status);
+                    tried.push(format!("{} ({status})", place.path()));
+                    continue;
+                }
                 Err(UpstreamError::Status { status, .. }) => status.to_string(),
                 Err(fault) => fault.chain_without(&self.server.secrets),
             };
+            is_refused = false;
             tried.push(format!("{} ({reason})", place.path()));
+        }
+        if let Some(status) = refusal.filter(|_| is_refused) {
+            return Err(UpstreamError::of_status(status));
         }
         Err(unreadable("no document was found", &tried.join(", ")).into())
     }
@@ -347,6 +358,11 @@ fn places_below(url: &Url) -> Vec<Url> {
         at
     };
     DOCUMENT_PATHS.into_iter().map(below).collect()
+}
+
+/// Returns true for the answer to credentials that are missing or not accepted.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 fn unreadable(place: &str, reason: &str) -> DocumentFault {

@@ -30,5 +30,5 @@ pub use policy::{
     SocketPolicy, TemporaryBound, UserIds,
 };
 pub(super) use policy::{find_gap, prepare_sandbox};
-pub(super) use system::{finds_program, withheld_folders};
+pub(super) use system::{finds_program, is_program_missing, withheld_folders};
 pub(super) use temporary::TemporaryFolder;

@@ -92,6 +92,16 @@ pub(crate) fn finds_program(spec: &ChildSpec, environment: &[(OsString, OsString
     !ImpliedFolders::find(spec, environment).program_files.is_empty()
 }
 
+/// Returns true if the launcher of a sandbox could not find the program: the gateway would only see
+/// that the launcher has exited.
+pub(crate) fn is_program_missing(spec: &ChildSpec, environment: &[(OsString, OsString)]) -> bool {
+    let has_path = environment.iter().any(|(name, _)| name == "PATH");
+    let is_searched = has_path || spec.program.contains('/');
+    // A missing working directory has a fault of its own.
+    let has_cwd = spec.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
+    is_searched && has_cwd && !finds_program(spec, environment)
+}
+
 /// The files and folders that the start of a child implies.
 struct ImpliedFolders {
     /// The program, and the file to which it links.
