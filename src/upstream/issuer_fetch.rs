@@ -27,6 +27,7 @@ use crate::http_client::outbound::{
     OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object,
 };
 use crate::oauth::{NO_DOCUMENT, metadata_places};
+use crate::telemetry::log::FaultLog;
 
 /// Error while fetching the keys of an issuer.
 #[derive(Debug, thiserror::Error)]

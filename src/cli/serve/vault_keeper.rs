@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::clock;
 use crate::config::{Config, VaultConfig};
 use crate::oauth::GrantBook;
 use crate::oauth::vault::{Vault, VaultError};
+use crate::telemetry::log::FaultLog;
 use crate::text::error_chain;
 
 /// Error of opening the vault.
@@ -51,13 +53,13 @@ pub(super) async fn restore_grants(
 fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
     let grants = Arc::clone(grants);
     tokio::spawn(async move {
+        let mut faults = FaultLog::default();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if let Err(error) = grants.follow_vault().await {
-                tracing::warn!(
-                    "cannot read the changes of another process: {}",
-                    error_chain(&error)
-                );
+            if let Err(error) = grants.follow_vault().await
+                && let Some(line) = faults.note(&error_chain(&error), clock::now())
+            {
+                tracing::warn!("cannot read the changes of another process: {line}");
             }
         }
     })

@@ -107,7 +107,7 @@ impl QuotaLedger {
     }
 
     /// Marks the counts as changed again after a failed write.
-    pub(super) fn mark_changed(&self) {
+    pub(crate) fn mark_changed(&self) {
         self.0.lock().is_changed = true;
     }
 }

@@ -13,6 +13,7 @@ use crate::call::{ResultBody, ResultType, ServerName, text_content, tool_error};
 use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict};
+use crate::telemetry::log::SharedFaultLog;
 
 use super::clean::strip_texts;
 use super::contents::change_contents;
@@ -164,7 +165,9 @@ fn check_output(
     }
     let violations = find_violations(transform, server, members)?;
     let tool = transform.native();
-    tracing::warn!(%server, %tool, violations, "a result does not fit the tool's outputSchema");
+    if let Some(violations) = OUTPUT_FAULTS.note_about(&format!("{server} {tool}"), &violations) {
+        tracing::warn!(%server, %tool, violations, "a result does not fit the tool's outputSchema");
+    }
     let text = "The server's result does not fit the output schema of its tool";
     (choice == OutputCheck::Enforce).then(|| tool_error(&format!("{text}: {violations}")))
 }
@@ -203,6 +206,11 @@ fn fits_output_schema(transform: &ResultTransform, structured: &str) -> bool {
 
 pub(super) const CONTENT_MEMBER: &str = "content";
 pub(super) const STRUCTURED_CONTENT: &str = "structuredContent";
+
+/// Results that do not fit their tools' schemas.
+static OUTPUT_FAULTS: SharedFaultLog = SharedFaultLog::holding(MAX_FAULTY_TOOLS);
+/// Maximum number of tools whose faults are counted.
+const MAX_FAULTY_TOOLS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,7 @@ use trunkline_http_client::outbound::{
 use trunkline_protocol::call::Principal;
 use trunkline_protocol::mcp::MediaType;
 use trunkline_shares::{Holder, ShareBounds, SharedAmount};
+use trunkline_telemetry::log::SharedFaultLog;
 
 use crate::fault::LoginFault;
 use crate::login::discovery::find_auth_server;
@@ -55,6 +56,8 @@ pub struct LoginRelay {
     metadata: Mutex<Option<FetchedMetadata>>,
     /// Fault of the last fetch of the metadata, if it failed.
     fault: ArcSwapOption<LoginFault>,
+    /// Faults of all fetches, in the log.
+    faults: SharedFaultLog,
     /// Requests to the authorization server in progress, by address.
     places: Arc<SharedAmount>,
 }
@@ -246,7 +249,8 @@ impl LoginRelay {
         let server = Url::parse(&settings.server).ok();
         let outbound = OutboundClient::new(settings.ca.clone(), &server, &[], Remedy::NameIssuer);
         let (metadata, fault) = (Mutex::default(), ArcSwapOption::empty());
-        Self { settings, outbound, metadata, fault, places: Arc::default() }
+        let faults = SharedFaultLog::new();
+        Self { settings, outbound, metadata, fault, faults, places: Arc::default() }
     }
 
     /// Returns the name of the issuer.
@@ -409,13 +413,15 @@ impl LoginRelay {
         }
         let fetched = self.fetch_document().await.map(Arc::new).map_err(Arc::new);
         if let Err(fault) = &fetched {
-            let (issuer, reason) = (&self.settings.issuer, error_chain(fault));
-            tracing::warn!(
-                target: "trunkline::upstream::login_relay",
-                %issuer,
-                reason,
-                "logins cannot be relayed"
-            );
+            let reason = error_chain(fault);
+            if let Some(reason) = self.faults.note_about(&reason, &reason) {
+                tracing::warn!(
+                    target: "trunkline::upstream::login_relay",
+                    issuer = %self.settings.issuer,
+                    reason,
+                    "logins cannot be relayed"
+                );
+            }
         }
         self.fault.store(fetched.as_ref().err().cloned());
         *known = Some(FetchedMetadata { fetched: fetched.clone(), at: clock::now() });

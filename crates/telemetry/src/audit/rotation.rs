@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
+use tokio::time::Instant;
 
 use trunkline_core::clock;
 
 use super::chain::ChainEnd;
 use super::sink::Lines;
+use crate::log::FaultLog;
 
 /// Conditions for the next file, and the number of kept files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,16 @@ pub(super) struct RotatingFile {
     path: PathBuf,
     rotation: FileRotation,
     open: Option<OpenLog>,
+    /// The fault of the last attempt to begin the next file, and the time of the next attempt.
+    fault: Option<RotationFault>,
+    /// Faults of all attempts, in the log.
+    faults: FaultLog,
+}
+
+#[derive(Debug)]
+struct RotationFault {
+    text: String,
+    next_attempt: Instant,
 }
 
 #[derive(Debug)]
@@ -47,7 +59,7 @@ struct OpenLog {
 
 impl RotatingFile {
     pub(super) fn new(path: PathBuf, rotation: FileRotation) -> Self {
-        Self { path, rotation, open: None }
+        Self { path, rotation, open: None, fault: None, faults: FaultLog::default() }
     }
 
     /// Returns the last record of the log, and true if an incomplete record was removed, which a
@@ -77,14 +89,12 @@ impl RotatingFile {
     pub(super) fn append_lines(&mut self, lines: Lines<'_>) -> io::Result<usize> {
         if self.is_moved() {
             self.open = None;
+            self.fault = None;
         }
         let rotation = self.rotation;
         let log = self.opened()?;
-        if log.is_due(lines.first(1).len() as u64, rotation)
-            && let Err(error) = self.rotate()
-        {
-            // A large file is better than a lost record.
-            tracing::warn!(target: "trunkline::telemetry::audit::rotation", %error, "the audit log could not be rotated");
+        if log.is_due(lines.first(1).len() as u64, rotation) {
+            self.try_rotation();
         }
         let log = self.opened()?;
         let count = log.count_fitting(lines, rotation);
@@ -99,6 +109,11 @@ impl RotatingFile {
     /// Opens the file, unless it is open, and creates it if it is missing.
     pub(super) fn open(&mut self) -> io::Result<()> {
         self.opened().map(drop)
+    }
+
+    /// Returns the reason that the next file was not begun: records still arrive in this one.
+    pub(super) fn rotation_fault(&self) -> Option<&str> {
+        self.fault.as_ref().map(|fault| &*fault.text)
     }
 
     /// Closes the file, because another program has moved it.
@@ -120,6 +135,22 @@ impl RotatingFile {
             let there = fs::metadata(&self.path);
             there.map_or(true, |there| (there.dev(), there.ino()) != log.identity)
         })
+    }
+
+    /// Begins the next file. After a failure, waits before the next attempt: a large file is better
+    /// than a lost record.
+    fn try_rotation(&mut self) {
+        let now = clock::now();
+        if self.fault.as_ref().is_some_and(|fault| now < fault.next_attempt) {
+            return;
+        }
+        self.fault = self.rotate().err().map(|error| {
+            let text = format!("the audit log could not be rotated: {error}");
+            if let Some(line) = self.faults.note(&text, now) {
+                tracing::warn!(target: "trunkline::telemetry::audit::rotation", "{line}");
+            }
+            RotationFault { text, next_attempt: now + ROTATION_PAUSE }
+        });
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -232,6 +263,8 @@ pub fn numbered(path: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
+/// Pause after a failed attempt to begin the next file.
+const ROTATION_PAUSE: Duration = Duration::from_secs(10);
 /// Records name people and their actions.
 const FILE_MODE: u32 = 0o600;
 /// Maximum bytes of a line.

@@ -94,6 +94,14 @@ impl AuditSink {
         }
     }
 
+    /// Returns a fault that does not keep records from being written.
+    pub(super) fn lasting_fault(&self) -> Option<&str> {
+        match self {
+            Self::File(file) => file.rotation_fault(),
+            Self::Stdout(_) | Self::Syslog(_) => None,
+        }
+    }
+
     /// Closes a file, so that the path is opened again.
     pub(super) fn close_file(&mut self) {
         if let Self::File(file) = self {

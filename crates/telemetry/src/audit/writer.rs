@@ -189,19 +189,24 @@ impl AuditWriter {
             report.number = end.number;
             report.hash.clone_from(&end.hash);
         }
-        self.state.is_writable.store(true, Relaxed);
-        if report.fault.take().is_some() {
+        let was_writable = self.state.is_writable.swap(true, Relaxed);
+        let lasting = self.log.as_ref().and_then(|log| log.sink.lasting_fault());
+        if report.fault.is_some() && !was_writable {
             tracing::info!(target: "trunkline::telemetry::audit::writer", "the audit log is written again");
+        } else if report.fault.is_some() && lasting.is_none() {
+            tracing::info!(target: "trunkline::telemetry::audit::writer", "the audit log is rotated again");
         }
+        report.fault = lasting.map(str::to_owned);
         drop(report);
         self.note_tried();
     }
 
     fn note_failure(&mut self, error: &io::Error) {
         self.queue.counts().count(AuditFate::Failed, 1);
-        self.state.is_writable.store(false, Relaxed);
+        // A fault may be known that did not keep records from being written.
+        let was_writable = self.state.is_writable.swap(false, Relaxed);
         let told = self.state.report.lock().fault.replace(error_chain(error));
-        if told.is_none() {
+        if told.is_none() || was_writable {
             let place = self.log.as_ref().map(|log| log.settings.sink.to_string());
             tracing::error!(
                 target: "trunkline::telemetry::audit::writer",

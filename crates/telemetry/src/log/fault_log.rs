@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use trunkline_core::clock;
 
 /// The last faults of one part of the gateway, such as an instance of a server, in the log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FaultLog {
     /// The last few different faults, oldest first.
     faults: VecDeque<LoggedFault>,
+    /// Maximum number of faults that are counted.
+    max_faults: usize,
 }
 
 /// A [`FaultLog`] of a part that several tasks use.
@@ -28,7 +30,17 @@ struct LoggedFault {
     logged_at: Instant,
 }
 
+impl Default for FaultLog {
+    fn default() -> Self {
+        Self::holding(MAX_LOGGED_FAULTS)
+    }
+}
+
 impl FaultLog {
+    const fn holding(max_faults: usize) -> Self {
+        Self { faults: VecDeque::new(), max_faults }
+    }
+
     /// Notes a fault. Returns the text of its line, or `None` if a line about it is recent.
     pub fn note(&mut self, text: &str, now: Instant) -> Option<String> {
         self.note_about(text, text, now)
@@ -45,7 +57,7 @@ impl FaultLog {
             fault.logged_at = now;
             return Some(format!("still {text}, {} times", fault.times));
         }
-        if self.faults.len() >= MAX_LOGGED_FAULTS {
+        if self.faults.len() >= self.max_faults {
             self.faults.pop_front();
         }
         let subject = subject.to_owned();
@@ -62,7 +74,12 @@ impl FaultLog {
 impl SharedFaultLog {
     /// Starts without faults.
     pub const fn new() -> Self {
-        Self(Mutex::new(FaultLog { faults: VecDeque::new() }))
+        Self::holding(MAX_LOGGED_FAULTS)
+    }
+
+    /// Starts without faults, for this many subjects.
+    pub const fn holding(max_faults: usize) -> Self {
+        Self(Mutex::new(FaultLog::holding(max_faults)))
     }
 
     /// Notes a fault now: see [`FaultLog::note_about`].

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::captured_log::CapturedLog;
 use crate::catalog::{HeaderRules, Tool};
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 
@@ -64,6 +65,23 @@ fn a_duplicate_key_is_an_error_where_results_are_changed() {
         let made = shaped("check_output = \"enforce\"", Some(&schema), raw).unwrap();
         assert!(made.contains("duplicate key") && made.contains("\"isError\":true"), "{made}");
     }
+}
+
+#[test]
+fn results_that_do_not_fit_are_logged_once_a_minute_for_each_tool() {
+    let log = CapturedLog::start();
+    let schema = json!({ "type": "object" });
+    for server in ["faulty-one", "faulty-two"] {
+        let transform = result_transform("check_output = \"warn\"", Some(&schema));
+        let server = ServerName::new(server).unwrap();
+        let body = ResultBody::parse(r#"{"content":[],"structuredContent":[1]}"#.into()).unwrap();
+        for _ in 0..20 {
+            shape_result(&transform, &server, &body, &|_| None);
+        }
+    }
+    let text = log.text();
+    let lines = text.lines().filter(|line| line.contains("does not fit the tool's outputSchema"));
+    assert_eq!(lines.count(), 2, "{text}");
 }
 
 #[test]

@@ -199,3 +199,24 @@ fn a_prepared_log_that_cannot_take_the_pending_records_does_not_take_over() {
     assert!(trail.reserve_room().is_ok());
     until(|| lines(&path).len() == 1);
 }
+
+#[test]
+fn a_rotation_that_fails_is_a_fault_of_the_sink_and_no_record_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    // A folder with a file in it cannot be replaced.
+    fs::create_dir_all(numbered(&path, 1).join("full")).unwrap();
+    let tiny = FileRotation { size: Some(1), age: None, keep: 1 };
+    let (trail, counts) = started(required(to_file(&path, tiny, ChainMode::Plain)));
+    write(&trail, &["a", "b", "c"]);
+    until(|| counts.of(AuditFate::Written) == 3 && trail.sink().unwrap().fault.is_some());
+    let fault = trail.sink().unwrap().fault.unwrap();
+    assert!(fault.starts_with("the audit log could not be rotated: "), "{fault}");
+    assert_eq!((lines(&path).len(), counts.of(AuditFate::Failed)), (3, 0));
+    assert!(trail.reserve_room().is_ok(), "requests are still served");
+    // Another program does the work.
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    write(&trail, &["d"]);
+    until(|| counts.of(AuditFate::Written) == 4 && trail.sink().unwrap().fault.is_none());
+    trail.finish(Duration::from_secs(5));
+}
