@@ -19,7 +19,6 @@ use crate::codec::file::{FileError, FileReader, ReadError, read_file};
 use crate::config::is_safe_url;
 use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource};
 use crate::mcp::MediaType;
-use crate::telemetry::log::FaultLog;
 use crate::text::{clip, error_chain};
 
 use super::supervisor::shared::ServerContext;

@@ -3,8 +3,8 @@
 //! The same endpoints are served on the admin listener, for clients with a role, and on the private
 //! socket, for the commands of the gateway's own user. [`endpoints`] is the table of all of them.
 //! [`answer_api`] checks each request in one order (sender, path and method, role, page, body) before
-//! a function of [`resources`] answers it, and records each change. This module differs from the
-//! pages beside it, which are fixed; like them it shows no secret.
+//! a function of [`resources`] answers it, and records each change, also a refused one. This module
+//! differs from the pages beside it, which are fixed; like them it shows no secret.
 
 mod access;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub(crate) use resources::definition_scan::{ScanFinding, ScanReport};
 pub(crate) use resources::tools::{
     CountedServer, CountedTool, ProfileListing, ToolListing, UnlistedServer,
 };
-use routing::{find_endpoint, read_query};
+use routing::{FoundEndpoint, find_endpoint, read_query};
 
 /// Returns true for the paths of the API.
 pub(super) fn has_path(path: &str) -> bool {
@@ -84,33 +84,41 @@ where
     let method = ApiMethod::of(&head.method);
     let found = find_endpoint(method, path)?;
     let endpoint = found.endpoint;
-    let role = operator.require(endpoint.role)?;
-    let mut arguments = found.arguments;
-    arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
-    let report = Arc::clone(report);
-    let (sender, least) = (operator.clone(), endpoint.role);
-    let (body_bytes, notes) = (Bytes::new(), ChangeNotes::default());
-    let mut request = EndpointRequest {
-        report,
-        role,
-        operator: sender,
-        least,
-        arguments,
-        body: body_bytes,
-        notes: notes.clone(),
-    };
-    if endpoint.method == ApiMethod::Get {
-        return (endpoint.answer)(request).await;
-    }
-    refuse_foreign_page(&head.headers)?;
-    request.body = read_body(&head.headers, body).await?;
+    let checked = check_request(report, found, &operator, &head, body).await;
     if !endpoint.is_recorded {
-        return (endpoint.answer)(request).await;
+        return (endpoint.answer)(checked?).await;
     }
-    let sender = ChangeSender { notes, ..change_sender(&request.report, operator, &head) };
+    let mut sender = change_sender(report, operator, &head);
+    let request = checked.inspect_err(|problem| sender.record_refusal(problem))?;
+    sender.notes = request.notes.clone();
     let change = (endpoint.answer)(request);
     let answered = make_recorded(sender, change, ChangeOutcome::of_endpoint).await;
     answered.unwrap_or_else(|| Err(broken_off()))
+}
+
+/// Checks the role, the query, the page and the body of a request.
+async fn check_request<B>(
+    report: &Arc<StatusReport>,
+    found: FoundEndpoint,
+    operator: &OperatorIdentity,
+    head: &Parts,
+    body: B,
+) -> Result<EndpointRequest, ApiProblem>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let FoundEndpoint { endpoint, mut arguments } = found;
+    let role = operator.require(endpoint.role)?;
+    arguments.extend(read_query(endpoint, head.uri.query().unwrap_or_default())?);
+    let body = if endpoint.method == ApiMethod::Get {
+        Bytes::new()
+    } else {
+        refuse_foreign_page(&head.headers)?;
+        read_body(&head.headers, body).await?
+    };
+    let (report, operator) = (Arc::clone(report), operator.clone());
+    let (least, notes) = (endpoint.role, ChangeNotes::default());
+    Ok(EndpointRequest { report, role, operator, least, arguments, body, notes })
 }
 
 /// Answers a request for a page beside the API that may change something, like one to the API.
@@ -150,13 +158,23 @@ pub(super) async fn admit_page(
     least: AdminRole,
 ) -> Result<OperatorIdentity, ApiProblem> {
     let operator = identify_sender(report, entrance, head).await?;
-    operator.require(least)?;
-    if matches!(head.method, Method::GET | Method::HEAD) {
-        return Ok(operator);
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let checked = operator
+        .require(least)
+        .and_then(|_| if is_read { Ok(()) } else { check_changing_page(head) });
+    if let Err(problem) = checked {
+        if !is_read {
+            change_sender(report, operator, head).record_refusal(&problem);
+        }
+        return Err(problem);
     }
+    Ok(operator)
+}
+
+fn check_changing_page(head: &Parts) -> Result<(), ApiProblem> {
     refuse_foreign_page(&head.headers)?;
     let is_plain = !head.headers.contains_key(CONTENT_TYPE);
-    if is_plain || is_json(&head.headers) { Ok(operator) } else { Err(unsupported_type()) }
+    if is_plain || is_json(&head.headers) { Ok(()) } else { Err(unsupported_type()) }
 }
 
 async fn identify_sender(

@@ -9,7 +9,7 @@ use crate::telemetry::audit::{
 use crate::text::{clip, escape_controls};
 
 use super::access::OperatorIdentity;
-use super::problem::ProblemCode;
+use super::problem::ApiProblem;
 use super::request::{ChangeNotes, EndpointAnswer};
 
 /// The sender of a request that may change something, and the place of its record.
@@ -24,6 +24,15 @@ pub(super) struct ChangeSender {
     pub(super) path: String,
     /// Facts that the endpoint adds.
     pub(super) notes: ChangeNotes,
+}
+
+impl ChangeSender {
+    /// Records a change that was refused before it began.
+    pub(super) fn record_refusal(&self, problem: &ApiProblem) {
+        let Self { trail, operator, method, path, .. } = self;
+        let change = OperatorChange { method: method.as_str(), path, digests: &[] };
+        record_change(trail, operator, &change, ChangeOutcome::of_problem(problem));
+    }
 }
 
 /// A request that may have changed something.
@@ -49,9 +58,12 @@ pub(super) struct ChangeOutcome {
 impl ChangeOutcome {
     /// Returns the outcome of an endpoint's request.
     pub(super) fn of_endpoint(answered: &EndpointAnswer) -> Self {
-        let problem = answered.as_ref().err().map(|problem| problem.code);
-        let status = problem.map_or(StatusCode::OK, ProblemCode::status);
-        Self { status, reason: problem.map(ProblemCode::as_str) }
+        let done = Self { status: StatusCode::OK, reason: None };
+        answered.as_ref().err().map_or(done, Self::of_problem)
+    }
+
+    fn of_problem(problem: &ApiProblem) -> Self {
+        Self { status: problem.code.status(), reason: Some(problem.code.as_str()) }
     }
 
     /// Returns the outcome of a request for a page beside the API.
@@ -84,7 +96,7 @@ pub(super) async fn make_recorded<T: Send + 'static>(
     making.await.ok()
 }
 
-/// Records a request that passed the checks, and its outcome, in the log and the audit log.
+/// Records a request that may change something, and its outcome, in the log and the audit log.
 fn record_change(
     trail: &AuditTrail,
     operator: &OperatorIdentity,
@@ -130,7 +142,7 @@ const MAX_RECORDED_PATH_BYTES: usize = 512;
 mod tests {
     use super::*;
     use crate::admin::api::access::Actor;
-    use crate::admin::api::problem::ApiProblem;
+    use crate::admin::api::problem::ProblemCode;
     use crate::captured_log::CapturedLog;
     use crate::listener::LocalUser;
     use crate::telemetry::metrics::AuditCounts;

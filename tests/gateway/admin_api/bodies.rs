@@ -156,3 +156,41 @@ async fn a_change_is_completed_and_recorded_without_its_client() {
     assert_eq!((all.len(), &all[0]["outcome"]), (1, &json!("ok")), "{all:?}");
     assert_eq!(all[0]["actor"]["name"], "client acts");
 }
+
+#[tokio::test]
+async fn a_change_that_is_refused_is_recorded_with_its_reason() {
+    let upstream = Upstream::modern().await;
+    let gateway = with_roles(Gateway::with("s", upstream.http()))
+        .toml("[audit]\nfile = \"audit.jsonl\"")
+        .start()
+        .await;
+    let path = gateway.folder().join("audit.jsonl");
+    let changes = || {
+        let records = json_lines(&path).into_iter();
+        records.filter(|record| record["operation"] == "change").collect::<Vec<_>>()
+    };
+    let refresh = "/api/v1/servers/s/refresh";
+    for (key, target, header, reason) in [
+        ("looks-key", refresh, ("x-none", "x"), "role_needed"),
+        ("looks-key", "/servers/s/refresh", ("x-none", "x"), "role_needed"),
+        ("acts-key", "/api/v1/servers/s/refresh?x=1", ("x-none", "x"), "invalid_request"),
+        ("acts-key", refresh, ("sec-fetch-site", "cross-site"), "foreign_page"),
+        ("acts-key", "/servers/s/refresh", ("sec-fetch-site", "cross-site"), "foreign_page"),
+    ] {
+        let seen = changes().len();
+        let asked = gateway.remote_operator().key(key).http("POST", target);
+        let said = asked.header(header.0, header.1).send().await.said().await;
+        assert!(said.status >= 400, "{target}: {said:?}");
+        until(|| changes().len() > seen).await;
+        let record = changes().remove(seen);
+        assert_eq!(record["outcome"], "refused", "{record}");
+        assert_eq!(record["reason"], reason, "{record}");
+        let name = if key == "looks-key" { "client looks" } else { "client acts" };
+        assert_eq!(record["actor"]["name"], name, "{record}");
+    }
+    // Reading changes nothing.
+    let seen = changes().len();
+    let said = gateway.remote_operator().key("looks-key").http("GET", "/api/v1/audit?x=1");
+    assert!(said.send().await.said().await.status >= 400);
+    assert_eq!(changes().len(), seen);
+}
