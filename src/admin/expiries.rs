@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ExpiryStatus;
-use crate::config::{Config, ConfigPlaces, quote_segment};
-use crate::identity::TokenIssuer;
+use crate::codec::file::read_file;
+use crate::config::{Config, ConfigPlaces, IssuerConfig, IssuerName, quote_segment};
+use crate::identity::{KeySet, TokenIssuer};
 use crate::listener::utc_date;
 use crate::oauth::{AnnouncedEnd, EndingElement, GrantBook};
 use crate::snapshot::Snapshots;
@@ -175,14 +176,15 @@ pub fn key_expiries(config: &Config) -> Vec<Expiry> {
 
 /// Returns the ends that are known only while the gateway runs: of grants and of issuers' keys.
 pub(super) fn running_expiries(snapshots: &Snapshots, now: Timestamp) -> Vec<Expiry> {
-    let mut all = grant_expiries(snapshots.grants());
-    all.extend(issuer_expiries(snapshots.load().identity.issuers(), now));
+    let snapshot = snapshots.load();
+    let mut all = grant_expiries(snapshots.grants(), &snapshot.config);
+    all.extend(issuer_expiries(snapshot.identity.issuers(), now));
     all
 }
 
-/// Returns the ends of logins and client secrets that providers have announced. Users are not named:
+/// Returns the ends of logins and client secrets of configured servers that providers have announced. Users are not named:
 /// of their logins at a server, the first one to end counts.
-fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
+fn grant_expiries(grants: &GrantBook, config: &Config) -> Vec<Expiry> {
     let expiry = |end: AnnouncedEnd| {
         let name = format!("servers.{}.oauth", quote_segment(end.server.as_str()));
         let (kind, name, subject) = match end.element {
@@ -200,7 +202,9 @@ fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
         let at = at.and_then(Result::ok).unwrap_or(Timestamp::MAX);
         Expiry { kind, name, subject: subject.to_owned(), at }
     };
-    grants.announced_ends().into_iter().map(expiry).collect()
+    let is_configured =
+        |end: &AnnouncedEnd| config.servers.iter().any(|server| server.name == end.server);
+    grants.announced_ends().into_iter().filter(is_configured).map(expiry).collect()
 }
 
 /// Returns the ends of the certificates (`x5c`) that issuers publish with their keys. Of each
@@ -208,16 +212,30 @@ fn grant_expiries(grants: &GrantBook) -> Vec<Expiry> {
 fn issuer_expiries(issuers: &[Arc<TokenIssuer>], now: Timestamp) -> Vec<Expiry> {
     let expiry = |issuer: &Arc<TokenIssuer>| {
         let keys = issuer.keys.current()?;
-        let ends = || keys.certificate_ends().filter_map(|at| Timestamp::from_second(at).ok());
-        let at = ends().filter(|at| *at > now).min().or_else(|| ends().max())?;
-        Some(Expiry {
-            kind: ExpiryKind::IssuerKey,
-            name: format!("issuers.{}", quote_segment(issuer.config.name.as_str())),
-            subject: "the certificate of a key".to_owned(),
-            at,
-        })
+        issuer_expiry(&issuer.config.name, &keys, now)
     };
     issuers.iter().filter_map(expiry).collect()
+}
+
+/// Like [`issuer_expiries`], for the issuers whose keys are in a file of this machine. Blocks. A file
+/// that cannot be used is a fault of its issuer.
+pub fn local_issuer_expiries(config: &Config, now: Timestamp) -> Vec<Expiry> {
+    let expiry = |issuer: &IssuerConfig| {
+        let keys = read_file(issuer.jwks_file.as_ref()?, MAX_KEY_FILE).ok()?;
+        issuer_expiry(&issuer.name, &KeySet::parse(&keys).ok()?, now)
+    };
+    config.issuers.iter().filter_map(expiry).collect()
+}
+
+fn issuer_expiry(issuer: &IssuerName, keys: &KeySet, now: Timestamp) -> Option<Expiry> {
+    let ends = || keys.certificate_ends().filter_map(|at| Timestamp::from_second(at).ok());
+    let at = ends().filter(|at| *at > now).min().or_else(|| ends().max())?;
+    Some(Expiry {
+        kind: ExpiryKind::IssuerKey,
+        name: format!("issuers.{}", quote_segment(issuer.as_str())),
+        subject: "the certificate of a key".to_owned(),
+        at,
+    })
 }
 
 /// Returns a duration in its largest unit.
@@ -241,12 +259,50 @@ const EXPIRY_THRESHOLDS: [SignedDuration; 4] = [
     SignedDuration::from_hours(24),
     SignedDuration::ZERO,
 ];
+/// Limit of the bytes of a file with an issuer's keys.
+const MAX_KEY_FILE: usize = 256 << 10;
 /// The time before an end from which on it is warned of.
 pub const EXPIRY_WARNING: SignedDuration = SignedDuration::from_hours(21 * 24);
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::BASE64;
+    use rcgen::{CertificateParams, KeyPair};
+    use serde_json::json;
+
     use super::*;
+    use crate::config::{ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn certificates_of_keys_in_a_local_file_are_in_the_calendar() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.not_after = rcgen::date_time_ymd(2026, 12, 3);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        // The key of RFC 7517, appendix A.1.
+        let key = json!({
+            "kty": "EC", "crv": "P-256", "use": "sig", "kid": "1",
+            "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+            "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",
+            "x5c": [BASE64.encode(certificate.der())],
+        });
+        let keys = json!({ "keys": [key] }).to_string();
+        std::fs::write(folder.path().join("keys.json"), keys).unwrap();
+        let text = "gateway.public_url = \"https://gw.example.com\"\n\
+                    [issuers.idp]\nissuer = \"https://idp.example.com\"\n\
+                    jwks_file = \"keys.json\"\n\
+                    [issuers.none]\nissuer = \"https://none.example.com\"\n\
+                    jwks_file = \"none.json\"\n";
+        let name = "gateway.toml".into();
+        let source = ConfigSource { name, folder: folder.path().into(), bytes: text.into() };
+        let config = Config::read(&source, &SystemEnvironment).unwrap();
+        let now = "2026-12-01T00:00:00Z".parse().unwrap();
+        let found = local_issuer_expiries(&config, now);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let warning = found[0].warning(now).unwrap();
+        let expected = "issuers.idp: the certificate of a key expires in 2 days, on 2026-12-03";
+        assert!(warning.starts_with(expected), "{warning}");
+    }
 
     #[test]
     fn an_end_is_warned_of_from_21_days_before_it() {

@@ -61,7 +61,9 @@ pub use configuration::{
 };
 pub use definitions::DefinitionDigestStatus;
 use definitions::answer_definitions;
-pub use expiries::{EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries};
+pub use expiries::{
+    EXPIRY_WARNING, Expiry, ExpiryKind, ExpiryState, key_expiries, local_issuer_expiries,
+};
 pub use findings::{Finding, FindingLevel};
 use findings::{limit_status, limit_text};
 pub use ready::{Readiness, VERDICT_GRACE};

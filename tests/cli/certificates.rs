@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +13,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair,
     date_time_ymd,
 };
+use serde_json::json;
 use trunkline::crypto::sha256;
 
 use super::process::{Process, eventually};
@@ -251,6 +252,45 @@ fn an_expired_certificate_does_not_keep_the_gateway_from_starting() {
     let gateway = Process::start_with(site.folder, Path::new(&config), &[]);
     let log = gateway.log();
     assert!(log.contains("ERROR") && log.contains("the certificate has expired"), "{log}");
+}
+
+#[test]
+fn check_warns_of_ends_that_the_running_gateway_knows() {
+    let site = Site::new();
+    site.write_leaf(|_| {});
+    let mut signing = named("signing");
+    end_in(&mut signing, 10);
+    let signing = signing.self_signed(&site.key).unwrap();
+    let keys = |certificates: &[String]| {
+        // The key of RFC 7517, appendix A.1.
+        let key = json!({
+            "kty": "EC", "crv": "P-256", "use": "sig", "kid": "1",
+            "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+            "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",
+            "x5c": certificates,
+        });
+        json!({ "keys": [key] }).to_string()
+    };
+    site.write("keys.json", &keys(&[BASE64.encode(signing.der())]));
+    let issuer = "[issuers.idp]\nissuer = \"https://idp.example.com\"\njwks_file = \"keys.json\"\n";
+    let config = site.config(issuer);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replacen('\n', "\npublic_url = \"https://gw.example.com\"\n", 1);
+    std::fs::write(&config, text).unwrap();
+    let warning =
+        format!("issuers.idp: the certificate of a key expires in 10 days, on {}", midnight_in(10));
+    let warns = || {
+        let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+        String::from_utf8_lossy(&ran.0.stderr).contains(&warning)
+    };
+    assert!(warns(), "from the file");
+    let gateway = Process::start_with(site.folder, Path::new(&config), &[]);
+    eventually("the keys are read", || {
+        gateway.status()["expiries"].to_string().contains("issuers.idp")
+    });
+    // The gateway keeps the certificate that it has read.
+    std::fs::write(gateway.folder().join("keys.json"), keys(&[])).unwrap();
+    assert!(warns(), "from the gateway");
 }
 
 #[test]

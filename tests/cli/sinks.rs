@@ -55,6 +55,24 @@ fn check_warns_of_sinks_that_cannot_be_opened_with_path_line_and_reason() {
 }
 
 #[test]
+fn check_names_the_sinks_that_it_does_not_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = "whsec_a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=";
+    let webhook = format!("[events]\nurl = \"https://h.example/hook\"\nsecret = \"{secret}\"");
+    let untested = "not tested, as a check uses no network: `serve` reports it";
+    for (lines, key) in [
+        ("[audit]\nsyslog = \"udp://127.0.0.1:514\"", "audit.syslog"),
+        ("[audit]\nsyslog = \"tcp://127.0.0.1:514\"", "audit.syslog"),
+        (&*webhook, "events.url"),
+    ] {
+        let ran = check(folder.path(), &[], lines).exits_with(DONE);
+        contains_all(&ran.0.stderr, &[&format!("note: {key}: {untested}")]);
+    }
+    let ran = check(folder.path(), &[], "[audit]\nfile = \"a.jsonl\"").exits_with(DONE);
+    assert!(!String::from_utf8_lossy(&ran.0.stderr).contains(untested));
+}
+
+#[test]
 fn check_reports_a_required_audit_log_as_a_fault_and_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let required = "[audit]\nfile = \"none/a.jsonl\"\nrequired = true";

@@ -22,6 +22,15 @@ pub enum EndingElement {
     ClientSecret,
 }
 
+impl EndingElement {
+    fn of_owner(owner: &GrantOwner) -> Self {
+        match owner {
+            GrantOwner::Gateway => Self::OwnLogin,
+            GrantOwner::Client(_) => Self::UserLogin,
+        }
+    }
+}
+
 /// An end that an authorization server has announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnouncedEnd {
@@ -34,8 +43,8 @@ pub struct AnnouncedEnd {
 }
 
 impl GrantBook {
-    /// Returns the earliest end of each element of each server. Logins in the vault count once their
-    /// server has been started.
+    /// Returns the earliest end of each element of each server, also of servers that have not been
+    /// started yet or are no longer configured.
     pub fn announced_ends(&self) -> Vec<AnnouncedEnd> {
         let mut earliest = HashMap::<(ServerName, EndingElement), Duration>::new();
         let mut add = |server: &ServerName, element, at: Option<Duration>| {
@@ -45,12 +54,11 @@ impl GrantBook {
             }
         };
         for (key, slot) in self.slots.lock().iter() {
-            let element = match key.owner {
-                GrantOwner::Gateway => EndingElement::OwnLogin,
-                GrantOwner::Client(_) => EndingElement::UserLogin,
-            };
             let end = slot.grant.load().as_ref().and_then(|grant| grant.refresh_ends);
-            add(&key.place.server, element, end);
+            add(&key.place.server, EndingElement::of_owner(&key.owner), end);
+        }
+        for (key, kept) in self.resting.lock().iter() {
+            add(&key.place.server, EndingElement::of_owner(&key.owner), kept.ends);
         }
         for (place, client) in self.clients.lock().iter() {
             add(&place.server, EndingElement::ClientSecret, client.secret_ends);

@@ -2,10 +2,12 @@
 
 pub(crate) mod denials;
 pub(crate) mod pattern_habits;
+mod running_ends;
 pub(crate) mod scan;
 pub(crate) mod shell_habits;
 pub(crate) mod sinks;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,21 +21,22 @@ use super::{
     ANY_ADMIN_HOST_WARNING, BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
     PUBLIC_ADMIN_WARNING, ReadFile, print_error, print_faults, report_error, write_to_stdout,
 };
-use crate::admin::{key_expiries, wall_time};
+use crate::admin::{Expiry, key_expiries, local_issuer_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{
-    Config, ConfigFaults, ConfigSource, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig,
-    ServerKind, forwarded_credentials,
+    Config, ConfigFaults, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
+    forwarded_credentials,
 };
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
 use denials::{configured_elements, describe_denials};
 use pattern_habits::describe_foreign_patterns;
+use running_ends::ask_ends;
 use scan::{CheckedFile, scan_servers};
 use shell_habits::{
     describe_home_paths, describe_missing_programs, describe_shell_variables, parse_written,
 };
-use sinks::{find_audit_faults, find_event_faults};
+use sinks::{find_audit_faults, find_event_faults, find_untested_sinks};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -71,7 +74,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
         Ok(file) => file,
         Err(code) => return code,
     };
-    if let Err(code) = check_use(args, &source, &config) {
+    let checked = CheckedFile { config: &config, source: &source };
+    if let Err(code) = check_use(args, checked, &common.config.path) {
         return code;
     }
     let text = String::from_utf8_lossy(&source.bytes);
@@ -151,8 +155,10 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
 }
 
 /// Reports faults that only appear when a setting is used: of certificates, of host names of the
-/// guard, and of a required audit log. Warns of expiries and of other sinks.
-fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result<(), ExitCode> {
+/// guard, and of a required audit log. Warns of expiries, also of those that the running gateway knows,
+/// and of other sinks.
+fn check_use(args: &CheckArgs, checked: CheckedFile<'_>, path: &Path) -> Result<(), ExitCode> {
+    let CheckedFile { config, source } = checked;
     let refuse = |faults| {
         print_faults(&ConfigFaults::of_late(source, faults));
         Err(CONFIG_FAULT.into_code())
@@ -171,7 +177,15 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
         (Vec::new(), [of_audit, of_events].concat())
     };
     let faults = [own.faults, authorities.faults, needed].concat();
-    let expiries = [own.expiries, authorities.expiries, key_expiries(config)].concat();
+    let now = wall_time();
+    let known = [own.expiries, authorities.expiries, key_expiries(config)].concat();
+    let mut expiries = [known, local_issuer_expiries(config, now)].concat();
+    // A start precedes the gateway that it could ask.
+    if !args.start {
+        let is_known = |end: &Expiry| expiries.iter().any(|expiry| expiry.name == end.name);
+        let further: Vec<_> = ask_ends(path).into_iter().filter(|end| !is_known(end)).collect();
+        expiries.extend(further);
+    }
     let places = source.places();
     let warn_of = |key: &str, text: &str| {
         let line = places.line_of(key).map(|line| format!(":{line}")).unwrap_or_default();
@@ -186,7 +200,11 @@ fn check_use(args: &CheckArgs, source: &ConfigSource, config: &Config) -> Result
     for remark in &own.remarks {
         warn_of(remark.key, &remark.to_string());
     }
-    let now = wall_time();
+    for key in find_untested_sinks(config) {
+        print_error(&format!(
+            "note: {key}: not tested, as a check uses no network: `serve` reports it"
+        ));
+    }
     let is_told = |name: &str| faults.iter().any(|fault| fault.key == name);
     for expiry in expiries.iter().filter(|expiry| !is_told(&expiry.name)) {
         if let Some(warning) = expiry.warning(now) {

@@ -9,15 +9,21 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-use crate::config::{AuditConfig, EventsConfig, LateFault};
+use crate::config::{AuditConfig, Config, EventsConfig, LateFault};
 use crate::telemetry::audit::SyslogAddress;
 use crate::text::error_chain;
 
 /// Returns the faults of an audit log that this user cannot write now.
 pub(crate) fn find_audit_faults(audit: &AuditConfig) -> Vec<LateFault> {
     let file = audit.file.iter().filter_map(|path| {
-        let error = probe_file(path, FileKinds::Any).err()?;
-        Some(describe_fault("audit.file", &path.display().to_string(), &error))
+        let place = path.display().to_string();
+        if let Err(error) = probe_file(path, FileKinds::Any) {
+            return Some(describe_fault("audit.file", &place, &error));
+        }
+        let rotates = audit.rotate_size.is_some() || audit.rotate_every.is_some();
+        let error = probe_rotation(path).err().filter(|_| rotates)?;
+        let text = format!("{place} cannot be rotated: {}", error_chain(&error));
+        Some(LateFault { text, ..describe_fault("audit.file", &place, &error) })
     });
     let syslog = audit.syslog.iter().filter_map(|address| {
         let error = probe_syslog(address).err()?;
@@ -38,6 +44,15 @@ pub(super) fn find_event_faults(events: &EventsConfig) -> Vec<LateFault> {
         Some(describe_fault("events.queue_dir", &path.display().to_string(), &error))
     });
     file.chain(folder).collect()
+}
+
+/// Returns the settings of receivers that only the network reaches.
+pub(super) fn find_untested_sinks(config: &Config) -> Vec<&'static str> {
+    let has_remote_syslog =
+        config.audit.syslog.as_ref().is_some_and(|it| !matches!(it, SyslogAddress::Unix(_)));
+    let syslog = has_remote_syslog.then_some("audit.syslog");
+    let webhook = config.events.url.is_some().then_some("events.url");
+    syslog.into_iter().chain(webhook).collect()
 }
 
 fn describe_fault(key: &str, place: &str, error: &io::Error) -> LateFault {
@@ -74,6 +89,11 @@ fn probe_file(path: &Path, kinds: FileKinds) -> io::Result<()> {
     }
     // Opening a pipe would disturb its reader.
     Ok(access(path, Access::WRITE_OK)?)
+}
+
+/// Checks that a regular file could be renamed, and another one created in its place.
+fn probe_rotation(path: &Path) -> io::Result<()> {
+    if path.is_file() { probe_parent(path) } else { Ok(()) }
 }
 
 /// Checks that a file or a folder could be created at a path.
@@ -126,3 +146,37 @@ fn cure_of(error: &io::Error) -> &'static str {
 
 /// `EPROTOTYPE`: the socket is a stream.
 const STREAM_SOCKET: i32 = rustix::io::Errno::PROTOTYPE.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::config::{ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn a_file_that_rotates_needs_a_writable_folder() {
+        if rustix::process::geteuid().is_root() {
+            // Root may write everywhere.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.jsonl"), "").unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o500)).unwrap();
+        let faults = |more: &str| {
+            let text = format!("[audit]\nfile = \"a.jsonl\"\n{more}");
+            let name = "gateway.toml".into();
+            let source = ConfigSource { name, folder: folder.path().into(), bytes: text.into() };
+            find_audit_faults(&Config::read(&source, &SystemEnvironment).unwrap().audit)
+        };
+        for more in ["rotate_size = \"1MiB\"", "rotate_size = \"off\"\nrotate_every = \"1d\""] {
+            let found = faults(more);
+            assert!(
+                found[0].text.contains("a.jsonl cannot be rotated: Permission denied"),
+                "{more}"
+            );
+        }
+        assert!(faults("rotate_size = \"off\"").is_empty());
+    }
+}

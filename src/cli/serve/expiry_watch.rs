@@ -126,6 +126,25 @@ mod tests {
     }
 
     #[test]
+    fn issuer_keys_and_provider_secrets_are_logged_before_and_after_their_end() {
+        let end: Timestamp = "2026-12-31T00:00:00Z".parse().unwrap();
+        for (kind, before, after) in [
+            (ExpiryKind::IssuerKey, "publish its next key", "its tokens are accepted here"),
+            (ExpiryKind::ProviderSecret, "have users log in again", "the provider refuses"),
+            (ExpiryKind::Grant, "log in again", "log in again"),
+        ] {
+            let expiries = [expiry(kind, "2026-12-31T00:00:00Z")];
+            let mut logged = LoggedExpiries::default();
+            for (hours, words) in [(20 * 24, before), (-1, after)] {
+                let now = end - SignedDuration::from_hours(hours);
+                let due = logged.add_all(&expiries, now);
+                assert!(due[0].1.contains(words), "{kind:?}: {due:?}");
+                assert!(logged.add_all(&expiries, now).is_empty(), "{kind:?}: once");
+            }
+        }
+    }
+
+    #[test]
     fn the_next_look_is_at_the_next_threshold_or_tomorrow() {
         let now: Timestamp = "2026-12-01T00:00:00Z".parse().unwrap();
         let until = |at: &str| until_next_look(&[expiry(ExpiryKind::ApiKey, at)], now);

@@ -1,11 +1,12 @@
 //! Expiring tokens: renewed without the user where possible.
 
 use futures_util::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::api::Page;
 use crate::support::{Browser, Client, Gateway, OauthServer};
 
+use super::vaults::{KEY, keep_login};
 use super::{call, gateway, link_in, log_in, protected};
 
 /// The first token of [`logged_in`].
@@ -104,4 +105,28 @@ async fn a_configured_client_is_shown_to_its_first_issuer_only() {
     let said = call(&client).await;
     assert!(said.is_error() && !said.body.contains("/connect"), "{said:?}");
     assert!(other.token_requests().is_empty() && other.api.calls("/register").is_empty());
+}
+
+#[tokio::test]
+async fn a_kept_login_is_in_the_calendar_before_its_server_is_used() {
+    let server = protected().await;
+    let lifetime = 3 * 86_400 + 3600;
+    let ends = json!({ "refresh_token": "r", "refresh_token_expires_in": lifetime });
+    let folder = keep_login(&server, ends).await;
+    let grants = |status: &Value| {
+        let expiries = status["expiries"].as_array().unwrap().iter();
+        let grants = expiries.filter(|expiry| expiry["kind"] == "grant");
+        grants.map(|it| json!([it["name"], it["state"]])).collect::<Vec<_>>()
+    };
+    let vault = format!("[vault]\nkeys = [\"{KEY}\"]\n");
+    let lines = server.lines("s", "").replacen('\n', "\nstart = \"lazy\"\n", 1);
+    let gateway = Gateway::with("s", lines).toml(&vault).in_folder(folder).start_at_once().await;
+    assert_eq!(grants(&gateway.status().await), [json!(["servers.s.oauth[gateway]", "soon"])]);
+    let metrics = gateway.metrics().await;
+    assert!(metrics.contains("trunkline_expiry_timestamp_seconds{kind=\"grant\""), "{metrics}");
+    // The login of a server that is no longer configured is of no interest.
+    let folder = gateway.stop().await;
+    let other = server.lines("t", "").replacen('\n', "\nstart = \"lazy\"\n", 1);
+    let gateway = Gateway::with("t", other).toml(&vault).in_folder(folder).start_at_once().await;
+    assert!(grants(&gateway.status().await).is_empty());
 }

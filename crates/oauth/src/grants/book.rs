@@ -23,7 +23,7 @@ use super::authorizer::ServerAuthorizer;
 use super::browser::BrowserBook;
 use super::endpoints::EndpointBook;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
-use super::stored::StoredClient;
+use super::stored::{RestingGrant, StoredClient};
 use super::ticket_book::TicketBook;
 use crate::fault::LoginFault;
 use crate::metadata::challenge::BearerChallenge;
@@ -53,7 +53,7 @@ pub struct GrantBook {
     /// Storage of grants and clients beyond the process.
     pub(crate) vault: OnceLock<Arc<Vault>>,
     /// Grants in the vault for servers that have not been started yet.
-    pub(crate) resting: Mutex<HashMap<GrantKey, Vec<u8>>>,
+    pub(crate) resting: Mutex<HashMap<GrantKey, RestingGrant>>,
     /// The audit log; missing in commands.
     audit: OnceLock<AuditTrail>,
     /// Authorizers, by server, which convert rows of the vault to grants.

@@ -16,7 +16,7 @@ use crate::vault::{RowName, Vault, VaultError, VaultRow};
 use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantBook, GrantKey, GrantSlot};
 use super::grant::{GrantOwner, OauthGrant};
-use super::stored::{StoredClient, StoredGrant};
+use super::stored::{RestingGrant, StoredClient, StoredGrant};
 use crate::fault::LoginFault;
 use crate::proofs::client_keys::ClientKeyBook;
 
@@ -134,7 +134,7 @@ impl GrantBook {
             if let Some(claim) = StoredGrant::read_claim(&value) {
                 let _ = self.endpoints.claim(&key.place, claim);
             }
-            self.resting.lock().insert(key, value);
+            self.resting.lock().insert(key, RestingGrant::new(value));
             return;
         };
         let Some(grant) = authorizer.revive_grant(&value) else { return };
@@ -167,8 +167,10 @@ impl GrantBook {
         let is_own = |key: &&GrantKey| key.place == authorizer.place;
         let keys: Vec<_> = resting.keys().filter(is_own).cloned().collect();
         for key in keys {
-            let grant = resting.get(&key).and_then(|value| authorizer.revive_grant(value));
-            let Some(grant) = grant else {
+            let Some(kept) = resting.get_mut(&key) else { continue };
+            let Some(grant) = authorizer.revive_grant(&kept.value) else {
+                // Its end is of no interest.
+                kept.ends = None;
                 tracing::info!(
                     target: "trunkline::upstream::credentials::grants::keeping",
                     server = %key.place.server,

@@ -116,6 +116,21 @@ impl GrantOverview {
     }
 }
 
+/// A grant in the vault whose server has not been started yet.
+pub(crate) struct RestingGrant {
+    /// The stored form.
+    pub(crate) value: Vec<u8>,
+    /// The announced end of its refresh token, as time since 1970.
+    pub(crate) ends: Option<Duration>,
+}
+
+impl RestingGrant {
+    pub(crate) fn new(value: Vec<u8>) -> Self {
+        let ends = StoredGrant::read_overview(&value).and_then(|grant| grant.ends_at);
+        Self { value, ends }
+    }
+}
+
 impl StoredGrant {
     /// Returns the authorization endpoint of a stored grant, and its issuer.
     pub(crate) fn read_claim(value: &[u8]) -> Option<EndpointClaim> {

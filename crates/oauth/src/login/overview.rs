@@ -52,8 +52,8 @@ impl GrantBook {
                 add(key, false, Some(GrantOverview::of(grant)));
             }
         }
-        for (key, value) in self.resting.lock().iter() {
-            add(key, true, StoredGrant::read_overview(value));
+        for (key, kept) in self.resting.lock().iter() {
+            add(key, true, StoredGrant::read_overview(&kept.value));
         }
         logins.sort_by_cached_key(|it| {
             (it.server.clone(), it.owner.client_name().cloned(), it.digest.clone())
