@@ -22,8 +22,9 @@ use super::{
 /// Compares the file with the running configuration: servers, the tools of each client, tokens,
 /// protections, and the calls in the audit log that would be decided differently. Applies nothing.
 ///
-/// Exit codes: 0 if nothing is lost or refused, 1 for faults, weakened protections, lost tools and
-/// calls that would be decided differently, 2 for an invalid command line, 3 if no gateway answers.
+/// Exit codes: 0 if nothing is lost or refused, 1 for faults, weakened protections, lost tools, calls
+/// that would be decided differently and a log that cannot be read, 2 for an invalid command line, 3
+/// if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub(super) struct PlanArgs {
@@ -83,6 +84,7 @@ struct ConsequencesText {
     restarted: Vec<ServerText>,
     removed: Vec<ServerText>,
     clients: Vec<ClientText>,
+    users_of: Vec<String>,
     profiles: Vec<TokensText>,
     weakened: Vec<String>,
 }
@@ -91,7 +93,7 @@ struct ConsequencesText {
 struct ServerText {
     name: String,
     sessions: usize,
-    calls: u32,
+    calls: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,6 +124,9 @@ struct CallsText {
     changed: Vec<ChangedText>,
     without_arguments: usize,
     without_token: usize,
+    without_tool: usize,
+    unreadable_files: Vec<String>,
+    unreadable_lines: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -202,7 +207,7 @@ fn report_other_version() -> ExitCode {
 impl PlanText {
     fn has_findings(&self) -> bool {
         let lost = self.consequences.clients.iter().any(|client| !client.lost.is_empty());
-        let changed = self.calls.as_ref().is_some_and(|calls| !calls.changed.is_empty());
+        let changed = self.calls.as_ref().is_some_and(CallsText::has_findings);
         !self.faults.is_empty() || !self.consequences.weakened.is_empty() || lost || changed
     }
 
@@ -228,15 +233,17 @@ impl PlanText {
         if self.is_unchanged {
             add("", &format!("{subject} has the running configuration."));
         }
-        let ConsequencesText { added, restarted, removed, clients, profiles, weakened } =
+        let ConsequencesText { added, restarted, removed, clients, users_of, profiles, weakened } =
             &self.consequences;
         for name in added {
-            add("+ server ", name);
+            add("+ server ", &format!("{name}: its tools are not known before it starts"));
         }
-        for (mark, servers) in [("~ server ", restarted), ("- server ", removed)] {
-            for ServerText { name, sessions, calls } in servers {
-                add(mark, &format!("{name}: {sessions} session(s), {calls} call(s) in flight"));
-            }
+        for server in restarted {
+            let server = server.describe();
+            add("~ server ", &format!("{server}; its tools are taken as they are now"));
+        }
+        for server in removed {
+            add("- server ", &server.describe());
         }
         for client in clients {
             let ClientText { client: name, profile, gained, lost, renamed } = client;
@@ -249,6 +256,9 @@ impl PlanText {
             for RenamedText { before, after } in renamed {
                 add("  ~ tool ", &format!("{before} is {after}"));
             }
+        }
+        for issuer in users_of {
+            add("? ", &format!("users of {issuer}: their tools are not known one by one"));
         }
         for TokensText { profile, before, after } in profiles {
             let count = |tokens: &Option<usize>| tokens.map_or("none".into(), |it| it.to_string());
@@ -265,19 +275,40 @@ impl PlanText {
     }
 }
 
+impl ServerText {
+    fn describe(&self) -> String {
+        let Self { name, sessions, calls } = self;
+        format!("{name}: {sessions} session(s), {calls} call(s) in flight")
+    }
+}
+
 impl CallsText {
+    /// Returns true if calls would be decided differently, or a part of the log cannot be read.
+    fn has_findings(&self) -> bool {
+        !self.changed.is_empty() || !self.unreadable_files.is_empty() || self.unreadable_lines > 0
+    }
+
     fn describe(&self, days: u16, add: &mut impl FnMut(&str, &str)) {
-        let Self { unchanged, changed, without_arguments, without_token } = self;
-        add("", &format!("Calls of the last {days} day(s): {unchanged} with the same decision."));
-        for ChangedText { caller, tool, is_allowed, rule, calls } in changed {
+        add(
+            "",
+            &format!("Calls of the last {days} day(s): {} with the same decision.", self.unchanged),
+        );
+        for ChangedText { caller, tool, is_allowed, rule, calls } in &self.changed {
             let (mark, verb) = if *is_allowed { ("  + ", "allowed") } else { ("  - ", "refused") };
             add(mark, &format!("{calls} call(s) of {tool} by {caller} would be {verb} ({rule})"));
         }
-        if *without_arguments > 0 {
-            add("  ? ", &format!("{without_arguments} without recorded arguments"));
+        for (count, reason) in [
+            (self.without_arguments, "without recorded arguments"),
+            (self.without_token, "of users whose tokens are not recorded"),
+            (self.without_tool, "whose tool is not known"),
+            (self.unreadable_lines, "line(s) of the log are no records"),
+        ] {
+            if count > 0 {
+                add("  ? ", &format!("{count} {reason}"));
+            }
         }
-        if *without_token > 0 {
-            add("  ? ", &format!("{without_token} of users whose tokens are not recorded"));
+        for file in &self.unreadable_files {
+            add("  ? ", &format!("the log cannot be read: {file}"));
         }
     }
 }

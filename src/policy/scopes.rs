@@ -50,7 +50,7 @@ impl ScopeRules {
     }
 
     /// Checks the scopes of a profile.
-    pub(super) fn check_entry(
+    pub fn check_entry(
         &self,
         caller: ScopedCaller<'_>,
         profile: &str,

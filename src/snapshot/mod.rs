@@ -20,7 +20,7 @@ mod views;
 
 pub use consequences::{
     AffectedServer, CallReplay, ChangedDecision, ClientToolChanges, ConfigConsequences,
-    ProfileTokenChange, RecordedCall, ReplayReport,
+    ProfileTokenChange, RecordedCall, RecordedTool, RecordedToolNames, ReplayReport,
 };
 pub use diff::{ReloadPlan, plan};
 pub use disabled::{

@@ -390,6 +390,17 @@ impl Server {
         }
     }
 
+    /// Returns the number of clients' sessions with an instance of their own, and that of the calls in
+    /// flight at all instances.
+    pub fn count_use(&self) -> (usize, usize) {
+        let further = self.shared.pool().instances();
+        let has_session = |it: &&Arc<Instance>| it.owner().whose.session().is_some();
+        let sessions = further.iter().filter(has_session).count();
+        let all = further.iter().chain([&self.main]);
+        let calls: u64 = all.map(|it| u64::from(it.demand().count_calls())).sum();
+        (sessions, usize::try_from(calls).unwrap_or(usize::MAX))
+    }
+
     /// Returns true if a client's list request should refresh the list.
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use trunkline::admin::{ConfigPlan, PlanError};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Upstream, client_table};
+use crate::support::{Gateway, Upstream, client_table, json_lines, until};
 
 /// A record of a call in an audit log.
 fn record(days_ago: i64, principal: &str, tool: &str, arguments: &str) -> String {
@@ -89,6 +91,7 @@ async fn a_plan_has_the_consequences_for_servers_clients_protections_and_recorde
         { "caller": "ann", "tool": "s__fail", "is_allowed": false, "rule": "servers.s.tools", "calls": 2 },
     ]);
     assert_eq!(json!(calls.changed), changed);
+    assert_eq!((calls.unreadable_lines, &calls.unreadable_files[..]), (1, &[][..]));
     // A plan changes nothing.
     assert!(
         !gateway.modern().key("a").call("s__fail", json!({})).await.answer()["result"].is_null()
@@ -152,4 +155,94 @@ async fn a_plan_of_a_file_with_faults_has_the_faults_and_no_digest() {
     assert!(planned.faults[0].contains("servers.s.nonsense"), "{planned:?}");
     let same = plan(&gateway, &builder(&upstream, "", "")).await;
     assert!(same.is_unchanged && same.digest.is_some(), "{same:?}");
+}
+
+#[tokio::test]
+async fn calls_that_a_rule_hides_are_counted_as_allowed_by_a_file_without_the_rule() {
+    let upstream = Upstream::modern().await;
+    let own = "[tools.own]\ntext = \"own\"\n";
+    let rules = "[policy.rules.all]\n\
+        [policy.rules.no_count]\neffect = \"deny\"\ntools = [\"s__count\", \"own\"]";
+    let gateway = builder(&upstream, "tools.deny = [\"fail\"]", &format!("{own}{rules}"));
+    let gateway = gateway.start().await;
+    let calls = ["s__count", "s__count", "own", "s__fail", "s__never", "s__echo"];
+    let [(_, modern), (_, legacy)] = gateway.both_as("a", "/mcp").await;
+    for client in [modern, legacy] {
+        for tool in calls {
+            client.call(tool, json!({})).await;
+        }
+    }
+    let log = gateway.folder().join("audit.jsonl");
+    let is_call = |record: &&Value| record["event"] == "call";
+    until(|| json_lines(&log).iter().filter(is_call).count() == 2 * calls.len()).await;
+    let hidden = json_lines(&log).into_iter().find(|record| record["tool"] == "s__count").unwrap();
+    assert_eq!((&hidden["server"], &hidden["reason"]), (&Value::Null, &json!("unknown_tool")));
+
+    let after = builder(&upstream, "", &format!("{own}[policy.rules.all]"));
+    let calls = plan(&gateway, &after).await.calls.unwrap();
+    let allowed = |tool: &str, rule: &str, calls: usize| json!({ "caller": "ann", "tool": tool, "is_allowed": true, "rule": rule, "calls": calls });
+    let expected = json!([
+        allowed("own", "no_count", 2),
+        allowed("s__count", "no_count", 4),
+        allowed("s__fail", "servers.s.tools", 2),
+    ]);
+    assert_eq!(json!(calls.changed), expected);
+    assert_eq!((calls.unchanged, calls.without_tool), (2, 2));
+}
+
+#[tokio::test]
+async fn a_file_of_the_log_that_cannot_be_read_is_part_of_the_plan() {
+    let upstream = Upstream::modern().await;
+    let gateway = builder(&upstream, "", "").start().await;
+    std::fs::create_dir(gateway.folder().join("audit.jsonl.1")).unwrap();
+    let calls = plan(&gateway, &builder(&upstream, "", "")).await.calls.unwrap();
+    let [fault] = &calls.unreadable_files[..] else { panic!("{calls:?}") };
+    assert!(fault.contains("audit.jsonl.1: ") && fault.contains("directory"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_disabled_server_that_the_file_drops_is_removed_by_the_plan() {
+    let upstream = Upstream::modern().await;
+    let gateway = builder(&upstream, "", "").server("old", upstream.http()).start().await;
+    let disable = gateway.operator();
+    let said = disable.http("POST", "/api/v1/servers/old/disable").body("{}");
+    let said = said.header("content-type", "application/json").send().await.said().await;
+    assert_eq!(said.status, 200, "{said:?}");
+    let consequences = plan(&gateway, &builder(&upstream, "", "")).await.consequences;
+    assert_eq!(json!(consequences.removed), json!([{ "name": "old", "sessions": 0, "calls": 0 }]));
+}
+
+#[tokio::test]
+async fn all_sessions_of_a_removed_server_are_counted() {
+    const SESSIONS: usize = 110;
+    let upstream = Upstream::legacy().await;
+    let lines = upstream.http() + "isolation = \"client\"\nmax_instances = 1000\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let sessions = stream::iter(0..SESSIONS).map(async |_| {
+        let client = gateway.legacy().await;
+        assert!(!client.call("s__echo", json!({})).await.is_error());
+        client
+    });
+    let clients: Vec<_> = sessions.buffer_unordered(8).collect().await;
+    let consequences = plan(&gateway, &Gateway::alone()).await.consequences;
+    let removed = json!([{ "name": "s", "sessions": SESSIONS, "calls": 0 }]);
+    assert_eq!((clients.len(), json!(consequences.removed)), (SESSIONS, removed));
+}
+
+#[tokio::test]
+async fn issuers_are_named_because_their_users_are_not_known() {
+    let upstream = Upstream::modern().await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("jwks.json"), "{\"keys\":[]}").unwrap();
+    let with_issuer = |server: &str| {
+        builder(&upstream, server, "").gateway("public_url = \"http://127.0.0.1:8080\"").toml(
+            "[issuers.corp]\nissuer = \"https://login.example.com\"\njwks_file = \"jwks.json\"",
+        )
+    };
+    let gateway = with_issuer("").in_folder(folder).start().await;
+    assert!(plan(&gateway, &with_issuer("")).await.consequences.users_of.is_empty());
+    let planned = plan(&gateway, &with_issuer("tools.deny = [\"fail\"]")).await;
+    assert_eq!(planned.consequences.users_of, ["corp"], "{planned:?}");
+    let dropped = plan(&gateway, &builder(&upstream, "", "")).await;
+    assert_eq!(dropped.consequences.users_of, ["corp"], "{dropped:?}");
 }

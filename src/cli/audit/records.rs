@@ -19,7 +19,7 @@ pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
 }
 
 /// Reads the records of a file. `see` is called for each line; `None` stands for one that is not a
-/// record.
+/// record. A last line without an end is still being written, and left out.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -35,7 +35,11 @@ pub(crate) fn read_records<T: DeserializeOwned>(
         if read == 0 {
             return Ok(());
         }
-        see(serde_json::from_slice(&line).ok());
+        let record = serde_json::from_slice(&line).ok();
+        let is_partial = !line.ends_with(b"\n") && log.fill_buf()?.is_empty();
+        if record.is_some() || !is_partial {
+            see(record);
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use crate::catalog::{Kind, Naming};
 use crate::config::{ToolsConfig, nearest_choice, quote_segment};
 use crate::pipeline::client_view::ClientView;
 use crate::policy::{AccessTarget, CallGate, RequestedElement};
-use crate::snapshot::SnapshotServer;
 
 use super::explainer::Explainer;
 
@@ -79,7 +78,7 @@ fn explain_profile(client: &ClientView, name: &str, explainer: &mut Explainer<'_
 fn explain_server(client: &ClientView, name: &str, explainer: &mut Explainer<'_>) -> bool {
     let naming = Naming::new(&client.snapshot.config.gateway);
     let mut candidates = client.snapshot.servers().filter_map(|member| {
-        let native = native_name(&naming, member, name)?;
+        let native = member.native_name(&naming, name)?;
         Some((member, native))
     });
     let Some((member, native)) = candidates.next() else {
@@ -166,20 +165,4 @@ fn explain_held(
     let cure = format!("trunkline pin approve {server}");
     let setting = explainer.server_key("pins");
     explainer.set_cure(CallGate::Definitions, &setting, &cure);
-}
-
-/// Returns the native name that a public name means at a server, if it can be one of its names.
-fn native_name(naming: &Naming, member: &SnapshotServer, public: &str) -> Option<NativeName> {
-    let mut overrides = member.config.tools.overrides.iter();
-    let renamed =
-        overrides.find(|(_, tool)| tool.name.as_ref().is_some_and(|name| name.as_str() == public));
-    if let Some((native, _)) = renamed {
-        return Some(native.clone());
-    }
-    if let Some(prefix) = naming.prefix_of(&member.config.name) {
-        return public.strip_prefix(&*prefix).map(NativeName::new);
-    }
-    let list = member.server.list()?;
-    let tool = list.tools.iter().find(|tool| tool.native.as_str() == public)?;
-    Some(tool.native.clone())
 }

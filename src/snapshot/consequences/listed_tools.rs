@@ -111,7 +111,7 @@ impl Snapshot {
     }
 
     /// Builds a view of the running servers' lists under a configuration.
-    fn hypothetical_view(&self, config: &Config, limits: ViewLimits<'_>) -> View {
+    pub(super) fn hypothetical_view(&self, config: &Config, limits: ViewLimits<'_>) -> View {
         let lists = ScreenedLists { lists: &self.plain.lists, screen: &self.screen };
         self.views.maker().build_view(config, limits, &lists, CacheScope::Private).0
     }

@@ -6,40 +6,46 @@
 //! both configurations. It differs from `diff` and `losses`, which a reload itself uses.
 
 mod listed_tools;
+mod recorded_tools;
 mod replay;
 #[cfg(test)]
 mod tests;
 
 pub use listed_tools::{ClientToolChanges, ProfileTokenChange};
+pub use recorded_tools::{RecordedTool, RecordedToolNames};
 pub use replay::{CallReplay, ChangedDecision, RecordedCall, ReplayReport};
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::ServerName;
 use crate::config::Config;
-use crate::upstream::InstanceScope;
 
 use super::{Snapshot, find_losses, plan};
+use recorded_tools::RunningTools;
 
 /// The consequences of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigConsequences {
     /// Servers that are started. Their tools are not known before.
     pub added: Vec<String>,
-    /// Servers that are started again, and replaced then.
+    /// Servers that are started again, and replaced then. They are assumed to list the same tools.
     pub restarted: Vec<AffectedServer>,
     /// Servers that are stopped.
     pub removed: Vec<AffectedServer>,
     /// The tools that clients gain, lose, or see under another name.
     pub clients: Vec<ClientToolChanges>,
+    /// Issuers whose users may call. They are not known one by one, so `clients` does not have them.
+    pub users_of: Vec<String>,
     /// The tokens of profiles that change.
     pub profiles: Vec<ProfileTokenChange>,
     /// Protections that are weakened.
     pub weakened: Vec<String>,
 }
 
-/// A running server that a configuration stops.
+/// A server that a configuration stops. One that is disabled has no sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AffectedServer {
     /// Its name.
@@ -47,7 +53,7 @@ pub struct AffectedServer {
     /// Sessions of clients with an instance of their own.
     pub sessions: usize,
     /// Calls in flight.
-    pub calls: u32,
+    pub calls: usize,
 }
 
 impl Snapshot {
@@ -56,27 +62,41 @@ impl Snapshot {
     pub fn preview(&self, after: &Config) -> ConfigConsequences {
         let changes = plan(&self.config, after);
         let names = |names: &[ServerName]| names.iter().map(ToString::to_string).collect();
-        let affected = |names: &[ServerName]| {
-            names.iter().filter_map(|name| self.affected_server(name)).collect()
-        };
+        let affected =
+            |names: &[ServerName]| names.iter().map(|name| self.affected_server(name)).collect();
         let losses = find_losses(&self.config, after);
         ConfigConsequences {
             added: names(&changes.added),
             restarted: affected(&changes.replaced),
             removed: affected(&changes.removed),
             clients: self.preview_clients(after),
+            users_of: self.find_token_issuers(after),
             profiles: self.preview_profiles(after),
             weakened: losses.iter().map(ToString::to_string).collect(),
         }
     }
 
-    fn affected_server(&self, name: &ServerName) -> Option<AffectedServer> {
-        let view = self.server(name)?.server.view();
-        let of_sessions = view
-            .instances
-            .iter()
-            .filter(|it| matches!(it.owner.whose, InstanceScope::Session { .. }));
-        let calls = view.instances.iter().map(|instance| instance.calls).sum();
-        Some(AffectedServer { name: name.to_string(), sessions: of_sessions.count(), calls })
+    /// Returns the issuers of both configurations; none if nothing changes.
+    fn find_token_issuers(&self, after: &Config) -> Vec<String> {
+        if *self.config == *after {
+            return Vec::new();
+        }
+        let issuers = [&*self.config, after].into_iter().flat_map(|config| &config.issuers);
+        let names: BTreeSet<_> = issuers.map(|issuer| issuer.name.to_string()).collect();
+        names.into_iter().collect()
+    }
+
+    /// Starts a comparison of recorded calls under the running configuration and another one.
+    pub fn replay_calls<'a>(&'a self, after: &'a Config) -> CallReplay<'a> {
+        CallReplay::new(&self.config, after, RunningTools::of(self))
+    }
+
+    fn affected_server(&self, name: &ServerName) -> AffectedServer {
+        let limits = self.policy.server(name);
+        let (sessions, calls) = match self.server(name) {
+            Some(member) => member.server.count_use(),
+            None => (0, limits.map_or(0, |limits| limits.gate().in_flight())),
+        };
+        AffectedServer { name: name.to_string(), sessions, calls }
     }
 }

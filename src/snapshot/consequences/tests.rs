@@ -1,6 +1,7 @@
 //! A recorded audit log with a known outcome under a new configuration.
 
 use super::*;
+use crate::call::NativeName;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 
 fn config(text: &str) -> Config {
@@ -21,11 +22,32 @@ fn record(principal: &str, profile: &str, tool: &str, arguments: &str) -> String
 
 fn replay(before: &str, after: &str, records: &[String]) -> ReplayReport {
     let (before, after) = (config(before), config(after));
-    let mut replay = CallReplay::new(&before, &after);
+    let mut replay = CallReplay::new(&before, &after, ListedTools);
     for line in records {
         replay.add(&serde_json::from_str(line).unwrap());
     }
     replay.finish()
+}
+
+/// A server `s` that lists `read` and `push`.
+struct ListedTools;
+
+impl RecordedToolNames for ListedTools {
+    fn find(&self, _profile: &str, public: &str) -> Option<RecordedTool> {
+        let native = public.strip_prefix("s__").filter(|it| ["read", "push"].contains(it))?;
+        let server = ServerName::new("s").unwrap();
+        Some(RecordedTool::OfServer { server, native: NativeName::new(native) })
+    }
+}
+
+/// A record of a call that was refused by its name.
+fn refused_by_name(principal: &str, tool: &str) -> String {
+    let record = record(principal, "default", "NAME", "").replace("s__NAME", tool);
+    let record = record.replace(
+        "\"native_tool\":\"NAME\",\"server\":\"s\"",
+        "\"native_tool\":null,\"server\":null",
+    );
+    record.replace("\"allow\"", "\"deny\",\"check\":\"catalog\"")
 }
 
 const KEYS: &str = "\
@@ -85,6 +107,7 @@ fn recorded_calls_that_would_be_decided_differently_are_counted_by_caller_and_ru
         ],
         without_arguments: 3,
         without_token: 1,
+        ..ReplayReport::default()
     };
     assert_eq!(replay(&before, &after, &records), expected);
     // The way back allows the same calls.
@@ -131,4 +154,64 @@ fn records_of_other_events_and_clients_that_are_gone_are_told_apart() {
     assert_eq!(report.unchanged, 0);
     let [gone] = &report.changed[..] else { panic!("{report:?}") };
     assert_eq!((gone.rule.as_str(), gone.calls, gone.is_allowed), ("clients", 1, false));
+}
+
+#[test]
+fn calls_that_were_refused_by_name_are_decided_by_the_tool_that_the_name_means() {
+    let hiding = "[policy.rules.all]\n\
+        [policy.rules.no_push]\neffect = \"deny\"\ntools = [\"s__push\", \"own\"]\n";
+    let own = "[tools.own]\ntext = \"own\"\n";
+    let before = format!("{URL}{KEYS}{own}{hiding}");
+    let records = [
+        refused_by_name("ann", "s__push"),
+        refused_by_name("ann", "s__push"),
+        refused_by_name("bob", "own"),
+        // Refused under both, and allowed under both: these belong to no changed rule.
+        refused_by_name("zoe", "s__push"),
+        refused_by_name("ann", "s__read"),
+        // No server has them.
+        refused_by_name("ann", "s__gone"),
+        refused_by_name("ann", "x__read"),
+        // The calls inside have records of their own.
+        refused_by_name("ann", "call_tool"),
+    ];
+    let report = replay(&before, &format!("{URL}{KEYS}{own}"), &records);
+    let changed = |caller: &str, tool: &str, calls| ChangedDecision {
+        caller: caller.into(),
+        tool: tool.into(),
+        is_allowed: true,
+        rule: "no_push".into(),
+        calls,
+    };
+    let expected = ReplayReport {
+        unchanged: 2,
+        changed: vec![changed("ann", "s__push", 2), changed("bob", "own", 1)],
+        without_tool: 2,
+        ..ReplayReport::default()
+    };
+    assert_eq!(report, expected);
+    // A tool of the gateway itself that only one of the files has.
+    let report = replay(&format!("{URL}{KEYS}"), &format!("{URL}{KEYS}{own}"), &records[2..3]);
+    assert_eq!(
+        (report.changed[0].rule.as_str(), report.changed[0].is_allowed),
+        ("tools.own", true)
+    );
+    let profile = format!("{URL}{KEYS}{own}[profiles.default]\ntools = [\"s__read\"]\n");
+    let report = replay(&format!("{URL}{KEYS}{own}"), &profile, &records[2..3]);
+    assert_eq!(report.changed[0].rule, "profiles.default", "{report:?}");
+}
+
+#[test]
+fn records_of_operations_and_losses_are_records() {
+    for line in [
+        "{\"seq\":2,\"time\":\"2026-11-20T10:00:00.000000Z\",\"id\":\"r-2\",\"event\":\"operation\",\
+         \"operation\":\"reload\",\"outcome\":\"ok\"}",
+        "{\"seq\":3,\"time\":\"2026-11-20T10:00:00.000000Z\",\"id\":\"r-3\",\"event\":\"lost\",\"records\":7}",
+    ] {
+        let call: RecordedCall = serde_json::from_str(line).unwrap();
+        let config = config(URL);
+        let mut replay = CallReplay::new(&config, &config, ListedTools);
+        replay.add(&call);
+        assert_eq!(replay.finish(), ReplayReport::default());
+    }
 }

@@ -173,23 +173,22 @@ fn describe(snapshot: &Arc<Snapshot>, config: &Config, since: Timestamp) -> Conf
 
 fn replay_log(snapshot: &Snapshot, config: &Config, since: Timestamp) -> Option<ReplayReport> {
     let files = audit_files(&snapshot.config.audit)?;
-    let mut replay = CallReplay::new(&snapshot.config, config);
+    let mut replay = snapshot.replay_calls(config);
     for file in files.iter().filter(|file| file.exists()) {
         replay_file(file, since, &mut replay);
     }
     Some(replay.finish())
 }
 
-/// Replays the calls of one file. One that cannot be read is reported in the log: the plan is about
-/// the others.
+/// Replays the calls of one file. One that cannot be read is named in the plan, which is about the
+/// others.
 fn replay_file(path: &Path, since: Timestamp, replay: &mut CallReplay<'_>) {
-    let read = read_records(path, |record: Option<RecordedCall>| {
-        if let Some(call) = record.filter(|call| call.time >= since) {
-            replay.add(&call);
-        }
+    let read = read_records(path, |record: Option<RecordedCall>| match record {
+        Some(call) if call.time >= since => replay.add(&call),
+        Some(_) => {}
+        None => replay.add_unreadable_line(),
     });
     if let Err(error) = read {
-        let path = path.display();
-        tracing::warn!(%path, %error, "a file of the audit log cannot be read for a plan");
+        replay.add_unreadable_file(format!("{}: {error}", path.display()));
     }
 }

@@ -16,8 +16,8 @@ use crate::policy::authorization::values::facts::RequestFacts;
 /// The tool of a recorded call. Annotations are not recorded: those that promise nothing are assumed.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedElement<'a> {
-    /// The server.
-    pub server: &'a ServerName,
+    /// The server; `None` for the gateway itself.
+    pub server: Option<&'a ServerName>,
     /// The public name.
     pub public: &'a str,
     /// The server's own name.
@@ -48,7 +48,7 @@ impl Authorization {
     ) -> RecordedDecision {
         let element = CatalogElement {
             kind: Kind::Tools,
-            server: Some(tool.server),
+            server: tool.server,
             public: tool.public,
             native: tool.native,
             tool: None,
