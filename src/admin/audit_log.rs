@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::AuditConfig;
@@ -21,6 +21,8 @@ use crate::telemetry::audit::rotated_file;
 /// The records to find. Each `None` matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditFilter {
+    /// The id of a record.
+    pub(crate) id: Option<String>,
     /// The principal, or the name of the operator.
     pub(crate) client: Option<String>,
     /// The public or the native name of the tool.
@@ -40,7 +42,7 @@ pub(crate) struct AuditFilter {
 }
 
 /// A page of records.
-#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPage {
     /// The records, the newest first, as they are in the log.
     pub(crate) records: Vec<Value>,
@@ -49,6 +51,10 @@ pub(crate) struct AuditPage {
     pub(crate) next: Option<String>,
     /// The number of the newest record that was searched, also if it does not match.
     pub(crate) newest: Option<u64>,
+    /// The time of the oldest record that was searched, also if it does not match.
+    pub(crate) oldest_at: Option<Timestamp>,
+    /// The number of searched lines that are no records.
+    pub(crate) unreadable_lines: usize,
 }
 
 /// A place in the log: before it is the part to read.
@@ -88,7 +94,8 @@ impl AuditFilter {
             wanted.as_deref().is_none_or(|wanted| found.contains(&Some(wanted)))
         };
         let time = time_of(record);
-        has(&self.client, [text("principal"), actor])
+        has(&self.id, [text("id"), None])
+            && has(&self.client, [text("principal"), actor])
             && has(&self.tool, [text("tool"), text("native_tool")])
             && has(&self.server, [text("server"), None])
             && has(&self.decision, [text("decision"), text("outcome")])
@@ -173,7 +180,11 @@ pub(crate) fn read_page(
             }
             let Some(line) = lines.next_line()? else { break };
             searched += place - lines.end;
-            let Ok(record) = serde_json::from_slice::<Value>(&line) else { continue };
+            let Ok(record) = serde_json::from_slice::<Value>(&line) else {
+                page.unreadable_lines += 1;
+                continue;
+            };
+            page.oldest_at = time_of(&record).or(page.oldest_at);
             page.newest = page.newest.or_else(|| number_of(&record));
             if filter.is_past(&record) {
                 return Ok(page);

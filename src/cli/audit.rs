@@ -1,5 +1,6 @@
 //! `trunkline audit`: reads audit logs.
 
+pub(crate) mod pages;
 pub(crate) mod records;
 mod show;
 

@@ -1,21 +1,23 @@
 //! `trunkline why`: explains a call of the running gateway, gate by gate, without making it.
 
+mod recorded;
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::audit::records::{audit_files, read_records};
 use super::call::pairs::{PairError, read_pairs};
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{
-    CommonArgs, FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable,
-    report_error, write_to_stdout,
+    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, report_error,
+    write_to_stdout,
 };
+use recorded::LoggedRequest;
 
 /// Explain which check refuses a call, with the line of the configuration and the change that would
 /// allow it
@@ -24,8 +26,8 @@ use super::{
 /// held definitions, rules with the failing term of a condition, scopes, circuit breaker, rates,
 /// arguments, quotas and the state of the server. Nothing is charged or sent.
 ///
-/// Exit codes: 0 if the call would be made, 1 if not, 2 for an invalid command line, 3 if no gateway
-/// answers.
+/// Exit codes: 0 if the call would be made, 1 if not, or if the recorded one was refused, 2 for an
+/// invalid command line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = WHY_EXAMPLES)]
 pub(super) struct WhyArgs {
@@ -52,8 +54,8 @@ pub(super) struct WhyArgs {
     /// A claim in the token of a user
     #[arg(long = "claim", value_name = "NAME=VALUE")]
     claims: Vec<String>,
-    /// Explain the call with this id in the audit log of the configuration
-    #[arg(long, value_name = "ID", conflicts_with_all = ["client", "url"])]
+    /// Explain the call with this id in the gateway's audit log
+    #[arg(long, value_name = "ID", conflicts_with = "client")]
     from_audit: Option<String>,
     /// Print the whole explanation as JSON
     #[arg(long)]
@@ -88,51 +90,33 @@ struct GateText {
     cure: Option<String>,
 }
 
-/// The members of a record of the audit log that identify its call.
-#[derive(Debug, Deserialize)]
-struct LoggedCall {
-    id: String,
-    principal: Option<String>,
-    profile: Option<String>,
-    tool: Option<String>,
-    arguments: Option<Map<String, Value>>,
-}
-
-/// Reason that no call can be explained.
-#[derive(Debug, thiserror::Error)]
-enum CallQueryError {
-    #[error(transparent)]
-    Pair(#[from] PairError),
-    #[error("calls are not recorded: set `file` in [audit]")]
-    NoLog,
-    #[error("the audit log has no call of a known client with the id {id}")]
-    UnknownId { id: String },
-    #[error("the audit log cannot be read")]
-    Read(#[from] std::io::Error),
-}
-
 pub(super) fn explain(args: &WhyArgs) -> ExitCode {
-    let body = match &args.from_audit {
-        None => query_of(args),
-        Some(id) => {
-            let common = CommonArgs::with_config(args.gateway.config().to_owned());
-            match common.read_config() {
-                Ok(config) => find_logged(id, &config.audit),
-                Err(code) => return code,
-            }
-        }
+    let recorded = match &args.from_audit {
+        Some(id) => match LoggedRequest::find(&args.gateway, id) {
+            Ok(found) => Some(found),
+            Err(code) => return code,
+        },
+        None => None,
     };
-    let body = match body {
-        Ok(body) => body,
-        Err(error @ CallQueryError::Pair(_)) => {
-            print_error(&error.to_string());
-            return WRONG_USE.into_code();
-        }
-        Err(error) => return report_error(&error),
+    let body = match &recorded {
+        Some(recorded) => match recorded.to_query() {
+            Ok(query) => query,
+            Err(error) => {
+                write_to_stdout(&recorded.describe());
+                return report_error(&error);
+            }
+        },
+        None => match query_of(args) {
+            Ok(query) => query,
+            Err(error) => {
+                print_error(&error.to_string());
+                return WRONG_USE.into_code();
+            }
+        },
     };
     let request =
         GatewayRequest { method: Method::POST, path: "/why", body: Some(body.to_string()) };
-    let document = match args.gateway.request(&request) {
+    let mut document = match args.gateway.request(&request) {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),
     };
@@ -140,12 +124,21 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
         print_error("the gateway has another version: its answer cannot be read");
         return UNREACHABLE_EXIT.into_code();
     };
-    let text = if args.json { json_text(&document) } else { describe(&explanation) };
+    let was_refused = recorded.as_ref().is_some_and(LoggedRequest::is_refused);
+    let is_refused = was_refused || explanation.refused_by.is_some();
+    let text = if args.json {
+        if let Some(recorded) = recorded {
+            recorded.add_to(&mut document);
+        }
+        json_text(&document)
+    } else {
+        describe(recorded.as_ref(), &explanation)
+    };
     write_to_stdout(&text);
-    if explanation.refused_by.is_some() { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
+    if is_refused { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
 }
 
-fn query_of(args: &WhyArgs) -> Result<Value, CallQueryError> {
+fn query_of(args: &WhyArgs) -> Result<Value, PairError> {
     let has_facts = !(args.scopes.is_empty() && args.groups.is_empty() && args.claims.is_empty());
     let token = json!({
         "scopes": args.scopes, "groups": args.groups, "claims": read_pairs(&args.claims)?,
@@ -159,34 +152,23 @@ fn query_of(args: &WhyArgs) -> Result<Value, CallQueryError> {
     }))
 }
 
-/// Finds a call in the audit log. Arguments that are not recorded are left out.
-fn find_logged(id: &str, audit: &crate::config::AuditConfig) -> Result<Value, CallQueryError> {
-    let mut found = None;
-    let files = audit_files(audit).ok_or(CallQueryError::NoLog)?;
-    for file in files.iter().filter(|file| file.exists()) {
-        read_records(file, |record: Option<LoggedCall>| {
-            found = found.take().or(record.filter(|record| record.id == id));
-        })?;
-    }
-    let unknown = || CallQueryError::UnknownId { id: id.to_owned() };
-    let LoggedCall { principal, profile, tool, arguments, .. } = found.ok_or_else(unknown)?;
-    let (client, tool) = principal.zip(tool).ok_or_else(unknown)?;
-    let arguments = arguments.unwrap_or_default();
-    Ok(json!({ "client": client, "tool": tool, "profile": profile, "arguments": arguments }))
-}
-
-/// Describes an explanation for a terminal of 80 columns.
-fn describe(explanation: &ExplanationText) -> String {
+/// Describes an explanation, and the recorded decision, for a terminal of 80 columns.
+fn describe(recorded: Option<&LoggedRequest>, explanation: &ExplanationText) -> String {
     let ExplanationText { client, profile, tool, server, .. } = explanation;
     let server = server.as_ref().map(|server| format!(" (server {server})")).unwrap_or_default();
     let title = format!("{client} calls {tool}{server} in the profile {profile}");
-    let mut text = wrap_text("", &printable(&title)) + "\n";
+    let mut text = recorded.map(LoggedRequest::describe).unwrap_or_default();
+    let start = if recorded.is_some() { "Now:      " } else { "" };
+    text.push_str(&(wrap_text(start, &printable(&title)) + "\n"));
     for gate in &explanation.gates {
         let is_first = explanation.refused_by.as_deref() == Some(&*gate.gate);
         text.push_str(&describe_gate(gate, if is_first { "→" } else { " " }));
     }
     let outcome = match &explanation.refused_by {
         Some(gate) => format!("The call is refused by: {}.", gate.replace('_', " ")),
+        None if recorded.is_some_and(LoggedRequest::is_refused) => {
+            "No check refuses the call now.".to_owned()
+        }
         None => "No check refuses the call.".to_owned(),
     };
     let _ = writeln!(text, "\n{outcome}");

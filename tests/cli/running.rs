@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::process::{Process, TRUNKLINE, Tag, eventually, text};
-use super::{DONE, FAILURE, Ran, WRONG_USE, clock, file, trunkline};
+use super::{DONE, FAILURE, Ran, WRONG_USE, clock, contains_all, file, trunkline};
 
 /// Exit code of a command that finds no gateway.
 pub(super) const UNREACHABLE: i32 = 3;
@@ -211,15 +211,111 @@ fn a_call_is_explained_without_a_request_to_its_server() {
         .exits_with(WRONG_USE)
         .complains_of(&["KEY=VALUE"]);
     beside(&gateway, &["why", "ci"]).exits_with(WRONG_USE);
-    let record = "{\"id\":\"r-7\",\"principal\":\"ci\",\"profile\":\"default\",\
-        \"tool\":\"clock__now\",\"arguments\":{\"zone\":\"UTC\"}}\n";
-    std::fs::write(gateway.folder().join("audit.jsonl.1"), record).unwrap();
-    beside(&gateway, &["why", "--from-audit", "r-7"])
-        .exits_with(FAILURE)
-        .prints(&["ci calls clock__now", "→ refused rules"]);
-    beside(&gateway, &["why", "--from-audit", "r-8"])
-        .exits_with(FAILURE)
-        .complains_of(&["no call of a known client with the id r-8"]);
+}
+
+/// A record of a request of `ci`, as the audit log has it.
+fn record(id: &str, members: &str) -> String {
+    format!(
+        "{{\"seq\":1,\"time\":\"2026-11-20T10:00:00.000000Z\",\"id\":\"{id}\",\"event\":\"call\",\
+         \"principal\":\"ci\",\"profile\":\"default\",{members}}}\n"
+    )
+}
+
+#[test]
+fn a_recorded_call_is_explained_with_its_decision_then_and_the_arguments_that_are_known() {
+    let tag = Tag::new();
+    let more = "[clients.ci]\nkey = \"0000000000000000000000000000000000000000000000000000000000000001\"\n\
+        [policy.rules.ci]\nprincipals = [\"ci\"]\nwhen = \"arguments.zone != 'UTC'\"\n\
+        [audit]\nfile = \"audit.jsonl\"\n";
+    let gateway = Process::start(&format!("{}rate = \"1/h\"\n{more}", clock(&tag)));
+    gateway.ready(&["clock"]);
+    let called = "\"method\":\"tools/call\",\"tool\":\"clock__now\",\"decision\":\"deny\"";
+    let limited = "\"check\":\"limit\",\"rule\":\"client:ci\",\"reason\":\"over_limit\"";
+    let zone = |zone: &str| format!("\"arguments\":{{\"zone\":\"{zone}\"}}");
+    let log = [
+        record("r-1", &format!("{called},{limited},{}", zone("CET"))),
+        record("r-2", &format!("{called},{limited}")),
+        record("r-3", &format!("{called},{limited},{}", zone("[redacted]"))),
+        record("r-4", &format!("{called},\"check\":\"rule\",{}", zone("UTC"))),
+        record(
+            "r-5",
+            "\"method\":\"prompts/get\",\"prompt\":\"p\",\"decision\":\"deny\",\"check\":\"catalog\"",
+        ),
+        record("r-6", &format!("{called},\"check\":\"key\"")).replace("\"ci\"", "null"),
+    ];
+    std::fs::write(gateway.folder().join("audit.jsonl.1"), log.concat()).unwrap();
+    // The file on disk may be faulty: the gateway has the log.
+    let written = std::fs::read_to_string(gateway.config()).unwrap();
+    std::fs::write(gateway.config(), written + "nonsense = 1\n").unwrap();
+    let why = |id: &str| beside(&gateway, &["why", "--from-audit", id]);
+
+    let then = "Recorded: refused by limit client:ci (over_limit) at 2026-11-20T10:00:00.000000Z";
+    let passes = why("r-1").exits_with(FAILURE).said();
+    let words: Vec<_> = passes.split_whitespace().collect();
+    assert!(words.join(" ").starts_with(&format!("{then} Now: ci calls clock__now")), "{passes}");
+    assert!(passes.contains("No check refuses the call now."), "{passes}");
+    assert!(passes.lines().all(|line| line.chars().count() <= 80), "{passes}");
+    for id in ["r-2", "r-3"] {
+        let text = why(id).exits_with(FAILURE).said();
+        assert!(text.contains("unknown rules"), "{text}");
+        assert!(text.contains("unknown arguments      they are not known"), "{text}");
+        assert!(!text.contains("is missing") && !text.contains("refused rules"), "{text}");
+    }
+    why("r-4").exits_with(FAILURE).prints(&["Recorded: refused by rule", "→ refused rules"]);
+    let prompt = why("r-5").exits_with(FAILURE);
+    assert!(prompt.said().starts_with("Recorded: refused by catalog"), "{}", prompt.said());
+    contains_all(&prompt.0.stderr, &["prompts/get is not a call of a tool"]);
+    contains_all(&why("r-6").exits_with(FAILURE).0.stderr, &["the caller is not known"]);
+    why("r-7").exits_with(FAILURE).complains_of(&["no record with the id r-7"]);
+    let json = beside(&gateway, &["why", "--from-audit", "r-2", "--json"]).exits_with(FAILURE);
+    let json: Value = serde_json::from_str(&json.said()).unwrap();
+    assert_eq!((&json["recorded"]["id"], &json["refused_by"]), (&"r-2".into(), &Value::Null));
+
+    // A real call over the rate of the server.
+    let call = ["call", "clock__now", "zone=CET", "--as", "ci", "--json"];
+    beside(&gateway, &call).exits_with(DONE);
+    beside(&gateway, &call).exits_with(FAILURE);
+    let mut found = None;
+    eventually("the refusal is recorded", || {
+        let log = std::fs::read_to_string(gateway.folder().join("audit.jsonl")).unwrap_or_default();
+        let records = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut refused = records.filter(|record| record["check"] == "limit");
+        found = refused.next().and_then(|record| record["id"].as_str().map(str::to_owned));
+        found.is_some()
+    });
+    why(&found.unwrap()).exits_with(FAILURE).prints(&[
+        "Recorded: refused by limit server:clock (over_limit) at ",
+        "→ refused rates",
+        "The call is refused by: rates.",
+    ]);
+}
+
+#[test]
+fn a_report_reads_the_log_of_the_running_gateway_also_beside_a_faulty_file() {
+    let tag = Tag::new();
+    let servers =
+        format!("{}tools.deny = [\"x_*\"]\n[audit]\nfile = \"audit.jsonl\"\n", clock(&tag));
+    let gateway = Process::start(&servers);
+    gateway.ready(&["clock"]);
+    let time = |days: i64| jiff::Timestamp::now() - jiff::Span::new().hours(days * 24);
+    let called = |days: i64| {
+        format!(
+            "{{\"time\":\"{}\",\"event\":\"call\",\"method\":\"tools/call\",\"profile\":\"default\",\
+             \"server\":\"clock\",\"native_tool\":\"now\"}}\n",
+            time(days)
+        )
+    };
+    let log = [called(40), called(4), "no record\n".to_owned(), called(3)].concat();
+    std::fs::write(gateway.folder().join("audit.jsonl.1"), log).unwrap();
+    let written = std::fs::read_to_string(gateway.config()).unwrap();
+    std::fs::write(gateway.config(), written + "nonsense = 1\n").unwrap();
+    let text = beside(&gateway, &["report"]).exits_with(DONE).said();
+    for words in ["2 call(s) of tools", "1 line(s) of it are not records.", "deny = [\"x_*\", \""] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("begins later") && !text.contains("clock__now\n"), "{text}");
+    let longer = beside(&gateway, &["report", "--days", "60"]).exits_with(DONE).said();
+    assert!(longer.contains("3 call(s) of tools") && longer.contains("begins later"), "{longer}");
 }
 
 #[test]
@@ -237,10 +333,10 @@ fn a_plan_is_shown_and_applied_by_its_digest() {
     let written = std::fs::read_to_string(gateway.config()).unwrap();
     let hidden =
         format!("{written}tools.deny = [\"now\"]\n[servers.more]\ncommand = \"trunkline\"\n");
-    std::fs::write(gateway.config(), hidden).unwrap();
+    std::fs::write(gateway.config(), &hidden).unwrap();
     let text = beside(&gateway, &["plan"]).exits_with(FAILURE).said();
     for words in [
-        "+ server more",
+        "+ server more: its tools are not known before it starts",
         "anonymous, profile default:",
         "  - tool clock__now",
         "Calls are not recorded",
@@ -252,6 +348,15 @@ fn a_plan_is_shown_and_applied_by_its_digest() {
     let json: Value = serde_json::from_str(&json.said()).unwrap();
     let digest = json["digest"].as_str().unwrap();
     assert!(text.contains(&format!("trunkline reload --if {digest}")), "{text}");
+    // Only the table of the server that runs changes.
+    std::fs::write(gateway.config(), written.replace("env = { ", "env = { X = \"1\", ")).unwrap();
+    let restarts = beside(&gateway, &["plan"]).exits_with(DONE).said();
+    let words: Vec<_> = restarts.split_whitespace().collect();
+    let expected =
+        "~ server clock: 0 session(s), 0 call(s) in flight; its tools are taken as they are now";
+    assert!(words.join(" ").contains(expected), "{restarts}");
+    std::fs::write(gateway.config(), &hidden).unwrap();
+    beside(&gateway, &["plan"]).exits_with(FAILURE);
     beside(&gateway, &["reload", "--if", "0000"])
         .exits_with(FAILURE)
         .complains_of(&["(plan_outdated)"]);
@@ -268,4 +373,27 @@ fn a_plan_is_shown_and_applied_by_its_digest() {
     beside(&gateway, &["reload"])
         .exits_with(FAILURE)
         .complains_of(&["nonsense", "the running configuration is kept: the file is rejected"]);
+}
+
+#[test]
+fn a_part_of_the_log_that_cannot_be_read_is_a_finding_of_a_plan() {
+    let tag = Tag::new();
+    let gateway = Process::start(&format!("{}[audit]\nfile = \"audit.jsonl\"\n", clock(&tag)));
+    gateway.ready(&["clock"]);
+    beside(&gateway, &["plan"]).exits_with(DONE);
+    let earlier = gateway.folder().join("audit.jsonl.1");
+    std::fs::create_dir(&earlier).unwrap();
+    beside(&gateway, &["plan"])
+        .exits_with(FAILURE)
+        .prints(&["? the log cannot be read: ", "audit.jsonl.1"]);
+    std::fs::remove_dir(&earlier).unwrap();
+    let unknown = record("r-1", "\"method\":\"tools/call\",\"tool\":\"clock__gone\"");
+    std::fs::write(&earlier, &unknown).unwrap();
+    beside(&gateway, &["plan", "--days", "3650"])
+        .exits_with(DONE)
+        .prints(&["? 1 whose tool is not known"]);
+    std::fs::write(&earlier, "no record\n").unwrap();
+    beside(&gateway, &["plan"])
+        .exits_with(FAILURE)
+        .prints(&["? 1 line(s) of the log are no records"]);
 }

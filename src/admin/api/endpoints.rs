@@ -411,6 +411,7 @@ const TESTED_TOOL: EndpointParameter =
     query_parameter("tool", "the server's own name of a tool to call; by default none is called");
 
 const AUDIT_FILTER: &[EndpointParameter] = &[
+    query_parameter("id", "the id of a record"),
     AUDIT_CLIENT,
     AUDIT_TOOL,
     AUDIT_SERVER,

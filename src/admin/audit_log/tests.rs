@@ -12,8 +12,8 @@ fn record(number: u64) -> String {
     let client = if number.is_multiple_of(2) { "ann" } else { "bob" };
     let seconds = number % 60;
     format!(
-        "{{\"seq\":{number},\"time\":\"2026-11-28T10:00:{seconds:02}.5Z\",\"event\":\"call\",\
-         \"principal\":\"{client}\",\"tool\":\"s__t\",\"decision\":\"allow\"}}\n"
+        "{{\"seq\":{number},\"time\":\"2026-11-28T10:00:{seconds:02}.5Z\",\"id\":\"r-{number}\",\
+         \"event\":\"call\",\"principal\":\"{client}\",\"tool\":\"s__t\",\"decision\":\"allow\"}}\n"
     )
 }
 
@@ -28,12 +28,13 @@ fn pages_go_back_through_all_files_also_if_they_are_renamed_meanwhile() {
     let filter = AuditFilter::default();
     let page = read_page(&files, &filter, None, LIMITS).unwrap();
     assert_eq!(numbers(&page), [6, 5, 4], "the last line is incomplete");
+    assert_eq!(page.oldest_at.map(|at| at.to_string()).as_deref(), Some("2026-11-28T10:00:04.5Z"));
     fs::rename(&files[1], &files[2]).unwrap();
     fs::rename(&files[0], &files[1]).unwrap();
     fs::write(&files[0], record(8)).unwrap();
     let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
     let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
-    assert_eq!(numbers(&page), [3, 2, 1]);
+    assert_eq!((numbers(&page), page.unreadable_lines), (vec![3, 2, 1], 1));
     let cursor = AuditCursor::parse(&page.next.unwrap()).unwrap();
     let page = read_page(&files, &filter, Some(cursor), LIMITS).unwrap();
     assert_eq!((numbers(&page), page.next), (vec![], None));
@@ -102,6 +103,7 @@ fn a_filter_finds_its_records_and_ends_at_the_known_ones() {
     let time = |text: &str| Some(text.parse().unwrap());
     let all = AuditFilter::default;
     for (filter, expected) in [
+        (AuditFilter { id: some("r-7"), ..all() }, vec![7]),
         (AuditFilter { client: some("ann"), ..all() }, vec![20, 18, 16]),
         (AuditFilter { client: some("client ops"), ..all() }, vec![21]),
         (AuditFilter { tool: some("s__t"), ..all() }, vec![20, 19, 18]),

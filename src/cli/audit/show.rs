@@ -5,15 +5,13 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::Value;
-use url::form_urlencoded::Serializer;
 
 use crate::cli::columns::wrap_text;
-use crate::cli::running::{
-    GatewayEvent, GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered,
-};
-use crate::cli::{BareFile, UNREACHABLE_EXIT, print_error, printable, write_to_stdout};
+use crate::cli::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
+use crate::cli::{BareFile, print_error, printable, write_to_stdout};
+
+use super::pages::{query_path, request_page};
 
 /// The gateway, and the records of its log.
 #[derive(Debug, Args)]
@@ -76,11 +74,6 @@ Examples:
   trunkline audit show --kind reload --json | jq .digest_after
   trunkline audit tail -f --server github";
 
-#[derive(Debug, Deserialize)]
-struct PageText {
-    records: Vec<Value>,
-    next: Option<String>,
-}
 
 pub(super) fn show_records(args: &ShowArgs) -> ExitCode {
     let ShowArgs { query, since, until } = args;
@@ -113,14 +106,8 @@ impl RecordQuery {
         let (mut records, mut cursor) = (Vec::new(), None);
         loop {
             let page = [("limit", Some((wanted - records.len()).to_string())), ("cursor", cursor)];
-            let path = self.path("/audit", more.iter().cloned().chain(page));
-            let document = gateway.request(&GatewayRequest::get(&path));
-            let document =
-                document.map_err(|error: RunningGatewayError| report_unanswered(&error))?;
-            let Ok(page) = PageText::deserialize(&document) else {
-                print_error("the gateway has another version: its answer cannot be read");
-                return Err(UNREACHABLE_EXIT.into_code());
-            };
+            let query: Vec<_> = self.pairs().chain(more.iter().cloned()).chain(page).collect();
+            let page = request_page(&gateway, &query)?;
             records.extend(page.records);
             match page.next {
                 Some(next) if records.len() < wanted => cursor = Some(next),
@@ -135,7 +122,8 @@ impl RecordQuery {
     /// output ends.
     fn follow_records(&self) -> ExitCode {
         let gateway = self.gateway.clone().or_file(self.file.clone());
-        let path = self.path("/audit/live", [("limit", Some(self.lines.to_string()))]);
+        let limit = [("limit", Some(self.lines.to_string()))];
+        let path = query_path("/audit/live", self.pairs().chain(limit));
         let mut is_read = true;
         let mut print = |event| {
             let record = match event {
@@ -160,12 +148,8 @@ impl RecordQuery {
         ExitCode::SUCCESS
     }
 
-    fn path<'a>(
-        &self,
-        path: &str,
-        more: impl IntoIterator<Item = (&'a str, Option<String>)>,
-    ) -> String {
-        let mut query = Serializer::new(String::new());
+    /// Returns the filter as the pairs of a query.
+    fn pairs(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let own = [
             ("client", self.client.clone()),
             ("tool", self.tool.clone()),
@@ -173,12 +157,7 @@ impl RecordQuery {
             ("decision", self.decision.clone()),
             ("kind", self.kind.clone()),
         ];
-        for (name, value) in own.into_iter().chain(more) {
-            if let Some(value) = value {
-                query.append_pair(name, &value);
-            }
-        }
-        format!("{path}?{}", query.finish())
+        own.into_iter()
     }
 
     fn describe(&self, records: &[Value]) -> String {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::listed::{ask_running_gateway, print_unlisted, read_document, with_listed_servers};
 use crate::admin::{CountedServer, CountedTool, ToolListing};
+use crate::cli::audit::pages::request_pages;
 use crate::cli::audit::records::{audit_files, read_records};
 use crate::cli::running::{GatewayOption, report_unanswered};
 use crate::cli::{
@@ -24,12 +26,13 @@ use crate::config::Config;
 
 /// Report the tools that were not called for some days, and their cost
 ///
-/// Reads the audit log for calls, and asks the running gateway for its tools. If none runs with the
-/// configuration, starts its servers to list them. Prints the lines of TOML that hide the tools without
-/// calls.
+/// Asks the running gateway for its tools, and for the records of its audit log. If none runs with the
+/// configuration, starts its servers to list them, and reads the files of the log. Prints the lines of
+/// TOML that hide the tools without calls.
 ///
-/// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed, 2 for an invalid
-/// command line, 3 for an invalid configuration, or without an audit log.
+/// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed or the gateway has no
+/// audit log, 2 for an invalid command line, 3 without a gateway and a valid configuration with an
+/// audit log.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -39,7 +42,7 @@ pub(crate) struct ReportArgs {
     /// The number of past days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
-    /// Files of the audit log, by default `audit.file` and its earlier files
+    /// Files of the audit log, by default that of the gateway
     #[arg(long = "log", value_name = "FILE")]
     logs: Vec<PathBuf>,
     /// Start the servers of the configuration, also if a gateway runs
@@ -68,22 +71,29 @@ pub(crate) fn report_unused(args: &ReportArgs) -> ExitCode {
 
 fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
     let gateway = args.gateway.clone().or_file(args.file.clone());
-    let config = CommonArgs::with_config(gateway.config().to_owned()).read_config()?;
     let since = Timestamp::now() - Span::new().hours(i64::from(args.days) * 24);
-    let usage = log_files(args, &config).and_then(|logs| read_logs(&logs, since));
-    let usage = usage.map_err(|error| {
-        let _ = report_error(&error);
-        CONFIG_FAULT.into_code()
-    })?;
-    let denied = denied_patterns(&config);
-    let listing: ToolListing = match ask_running_gateway(&gateway, args.offline.into(), "/tools") {
-        Ok(Some(document)) => read_document(&document)?,
-        Ok(None) => with_listed_servers(config, |it| ToolListing::of(it, None))
-            .map_err(|error| report_error(&error))?,
+    // The file is not loaded beside a running gateway: it may be faulty.
+    let (listing, usage) = match ask_running_gateway(&gateway, args.offline.into(), "/tools") {
+        Ok(Some(document)) => {
+            let listing: ToolListing = read_document(&document)?;
+            let usage = if args.logs.is_empty() {
+                request_usage(&gateway, since)?
+            } else {
+                read_logs(&args.logs, since).map_err(|error| report_log_fault(&error))?
+            };
+            (listing, usage)
+        }
+        Ok(None) => {
+            let config = CommonArgs::with_config(gateway.config().to_owned()).read_config()?;
+            let usage = log_files(args, &config).and_then(|logs| read_logs(&logs, since));
+            let usage = usage.map_err(|error| report_log_fault(&error))?;
+            let listing = with_listed_servers(config, |it| ToolListing::of(it, None));
+            (listing.map_err(|error| report_error(&error))?, usage)
+        }
         Err(error) => return Err(report_unanswered(&error)),
     };
     print_unlisted(&listing.unlisted);
-    let unused = UnusedTools { listing: &listing, usage: &usage, denied: &denied };
+    let unused = UnusedTools { listing: &listing, usage: &usage };
     let text = if args.json {
         json_text(&unused.to_json(args.days))
     } else {
@@ -101,13 +111,23 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
     audit_files(&config.audit).ok_or(ReportError::NoLog)
 }
 
-/// Returns the patterns that already hide tools: the printed lines include them.
-fn denied_patterns(config: &Config) -> HashMap<String, Vec<String>> {
-    let servers = config.servers.iter().map(|server| {
-        let deny = server.tools.deny.iter().map(|pattern| pattern.as_str().to_owned());
-        (server.name.to_string(), deny.collect())
-    });
-    servers.collect()
+fn report_log_fault(error: &ReportError) -> ExitCode {
+    let _ = report_error(error);
+    CONFIG_FAULT.into_code()
+}
+
+/// Counts the calls in the audit log of the running gateway.
+fn request_usage(gateway: &GatewayOption, since: Timestamp) -> Result<LoggedUsage, ExitCode> {
+    let mut usage = LoggedUsage::default();
+    request_pages(gateway, ("since", since.to_string()), |page| {
+        for record in &page.records {
+            usage.add(LoggedRecord::deserialize(record).ok(), since);
+        }
+        usage.unreadable += page.unreadable_lines;
+        usage.first = [usage.first, page.oldest_at].into_iter().flatten().min();
+        ControlFlow::Continue(())
+    })?;
+    Ok(usage)
 }
 
 /// Calls and lists in an audit log.
@@ -128,6 +148,8 @@ struct LoggedUsage {
 struct LoggedRecord {
     time: Timestamp,
     event: String,
+    /// Empty in records that are not about a request.
+    #[serde(default)]
     method: String,
     profile: Option<String>,
     server: Option<String>,
@@ -177,7 +199,6 @@ impl LoggedUsage {
 struct UnusedTools<'a> {
     listing: &'a ToolListing,
     usage: &'a LoggedUsage,
-    denied: &'a HashMap<String, Vec<String>>,
 }
 
 impl UnusedTools<'_> {
@@ -251,7 +272,7 @@ impl UnusedTools<'_> {
             text.push_str("\nTo hide them, write into the configuration:\n");
         }
         for (server, tools) in unused.iter().filter(|(_, tools)| !tools.is_empty()) {
-            self.write_toml(server, tools, &mut text);
+            write_toml(server, tools, &mut text);
         }
         text
     }
@@ -276,17 +297,18 @@ impl UnusedTools<'_> {
             "unlisted": self.listing.unlisted,
         })
     }
+}
 
-    fn write_toml(&self, server: &CountedServer, tools: &[&CountedTool], text: &mut String) {
-        let name = &server.name;
-        let mut deny = toml_edit::Array::new();
-        if tools.len() == server.tools {
-            deny.push("*");
-        } else {
-            let before = self.denied.get(name).into_iter().flatten();
-            let natives = tools.iter().filter_map(|tool| tool.native.as_deref());
-            before.map(String::as_str).chain(natives).for_each(|name| deny.push(name));
-        }
-        let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");
+fn write_toml(server: &CountedServer, tools: &[&CountedTool], text: &mut String) {
+    let name = &server.name;
+    let mut deny = toml_edit::Array::new();
+    if tools.len() == server.tools {
+        deny.push("*");
+    } else {
+        // The printed lines include the patterns that hide tools already.
+        let before = server.denied.iter().map(String::as_str);
+        let natives = tools.iter().filter_map(|tool| tool.native.as_deref());
+        before.chain(natives).for_each(|name| deny.push(name));
     }
+    let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");
 }

@@ -80,6 +80,8 @@ pub(super) struct Explainer<'a> {
     pub(super) rules: Option<RulesExplanation>,
     /// True if a rule reads facts that only the token of a user has.
     pub(super) reads_tokens: bool,
+    /// True if the decision of the rules depends on the arguments.
+    pub(super) rules_read_arguments: bool,
     server: Option<ServerName>,
     native: Option<NativeName>,
     gates: BTreeMap<CallGate, ExplainedGate>,
@@ -94,6 +96,7 @@ impl<'a> Explainer<'a> {
             grants: None,
             rules: None,
             reads_tokens: false,
+            rules_read_arguments: false,
             server: None,
             native: None,
             gates: BTreeMap::new(),
@@ -218,6 +221,10 @@ impl<'a> Explainer<'a> {
                     };
                     self.explain_rules(refusal);
                 }
+                _ if gate == CallGate::Arguments && self.query.arguments.is_none() => {
+                    let reason = "they are not known".to_owned();
+                    self.report(gate, ExplainedVerdict::NotKnown, reason);
+                }
                 GateVerdict::Passes => self.pass(gate, &describe_pass(gate, &limits)),
                 GateVerdict::Refuses(failure) => self.note_failure(gate, &failure),
                 GateVerdict::Waits { in_flight } => {
@@ -292,6 +299,11 @@ impl<'a> Explainer<'a> {
             refused_by: refused.map(|gate| gate.gate),
             gates,
         }
+    }
+
+    /// Returns true if the decision of the rules depends on arguments that are not known.
+    pub(super) fn lacks_rule_arguments(&self) -> bool {
+        self.rules_read_arguments && self.query.arguments.is_none()
     }
 
     /// Returns true if the caller is a user, and the facts of its token are not known.

@@ -24,9 +24,10 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
 use crate::call::{Call, Context, Failure, Params};
+use crate::catalog::CatalogElement;
 use crate::config::ConfigPlaces;
 use crate::mcp::Method;
-use crate::policy::{CallGate, DryRun, GateVerdict};
+use crate::policy::{AccessDecision, CallGate, DryRun, GateVerdict};
 use crate::snapshot::Snapshot;
 
 use super::client_view::ClientView;
@@ -37,7 +38,7 @@ use super::{Gateway, meta_tools, route};
 use explainer::Explainer;
 
 /// A call to explain.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallQuery {
     /// The client `NAME` of `[clients.NAME]`, a user as `ISSUER:SUBJECT`, or `anonymous`.
@@ -46,11 +47,23 @@ pub struct CallQuery {
     pub profile: Option<String>,
     /// The public name of the tool.
     pub tool: String,
-    /// The arguments.
-    #[serde(default)]
-    pub arguments: Map<String, Value>,
+    /// The arguments; `null` if they are not known. By default there are none.
+    #[serde(default = "no_arguments")]
+    pub arguments: Option<Map<String, Value>>,
     /// The facts in the token of a user, if they are known.
     pub token: Option<TokenFacts>,
+}
+
+impl Default for CallQuery {
+    fn default() -> Self {
+        let (client, tool, arguments) = (String::new(), String::new(), no_arguments());
+        Self { client, profile: None, tool, arguments, token: None }
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the type of the field")]
+fn no_arguments() -> Option<Map<String, Value>> {
+    Some(Map::new())
 }
 
 /// Facts in the token of a user.
@@ -140,6 +153,8 @@ impl Gateway {
         explainer.set_target(&target.server, target.native.as_ref());
         if let Some(authorization) = snapshot.policy.authorization() {
             explainer.rules = authorization.explain_call(&call, target.access());
+            let listed = authorization.rights_of(&call.context).decide_target(target.access());
+            explainer.rules_read_arguments = listed == AccessDecision::Depends;
         }
         explainer.describe_server(&member.server.view());
         snapshot.policy.try_call(call, target, run).await
@@ -147,7 +162,9 @@ impl Gateway {
 }
 
 fn parse_call(query: &CallQuery, context: Context) -> Result<Box<Call>, Failure> {
-    let params = json!({ "name": query.tool, "arguments": query.arguments }).to_string();
+    // Gates that depend on unknown arguments are reported as not known.
+    let arguments = query.arguments.clone().unwrap_or_default();
+    let params = json!({ "name": query.tool, "arguments": arguments }).to_string();
     let params = Params::parse(Some(params.into()))?;
     Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
 }
@@ -163,7 +180,11 @@ async fn explain_own_tool(
     let policy = &client.snapshot.policy;
     run.note(CallGate::Name, GateVerdict::Passes);
     if let Some(authorization) = policy.authorization() {
-        explainer.rules = Some(authorization.explain_own_tool(call, own.tool.native.as_str()));
+        let name = own.tool.native.as_str();
+        explainer.rules = Some(authorization.explain_own_tool(call, name));
+        let rights = authorization.rights_of(&call.context);
+        let listed = rights.decide_listing(&CatalogElement::own_tool(name));
+        explainer.rules_read_arguments = listed == AccessDecision::Depends;
     }
     let needed = needed_tools(client, own.place);
     for gate in [CallGate::Rules, CallGate::Scopes, CallGate::Arguments] {
@@ -176,6 +197,10 @@ async fn explain_own_tool(
             Failure::InvalidArguments(_) | Failure::OverLimit { .. } => CallGate::Arguments,
             _ => CallGate::Rules,
         };
+        if gate == CallGate::Rules && explainer.lacks_rule_arguments() {
+            let reason = "the scopes are checked after the rules".to_owned();
+            explainer.report(CallGate::Scopes, ExplainedVerdict::NotKnown, reason);
+        }
         run.note(gate, GateVerdict::Refuses(failure));
     }
     run

@@ -19,6 +19,11 @@ impl Explainer<'_> {
             self.set_cure(gate, "policy.rules", "give its groups, scopes and claims");
             return;
         }
+        if self.lacks_rule_arguments() {
+            let reason = "the decision depends on arguments that are not known".to_owned();
+            self.report(gate, ExplainedVerdict::NotKnown, reason);
+            return self.set_cure(gate, "policy.rules", "give the arguments");
+        }
         if let Some(failure @ Failure::OverLimit { .. }) = refusal {
             return self.note_failure(gate, failure);
         }
@@ -55,7 +60,7 @@ impl Explainer<'_> {
             return self.set_cure(gate, "policy.rules", "add a rule with effect = \"allow\"");
         };
         let reasons = unmet.iter().take(MAX_NAMED_RULES);
-        let reasons = reasons.map(|(rule, mismatch)| describe_mismatch(rule, mismatch));
+        let reasons = reasons.map(|(rule, mismatch)| self.describe_mismatch(rule, mismatch));
         let reasons = reasons.collect::<Vec<_>>().join("; ");
         let more = unmet.len().saturating_sub(MAX_NAMED_RULES);
         let more = if more > 0 { format!("; and {more} more rules") } else { String::new() };
@@ -73,22 +78,27 @@ impl Explainer<'_> {
         self.set_cure(gate, &setting, &cure);
     }
 
+    /// Describes the first setting of a rule that a call does not match. Without known arguments no
+    /// term about them is blamed.
+    fn describe_mismatch(&self, rule: &ExplainedRule, mismatch: &RuleMismatch) -> String {
+        let (name, key) = (&rule.name, mismatch.setting.key());
+        let is_unknown = self.query.arguments.is_none();
+        match &mismatch.term {
+            Some(term) if is_unknown && term.text.contains("arguments") => {
+                format!("{name}: the condition does not hold")
+            }
+            Some(term) => match &term.fault {
+                Some(fault) => format!("{name}: {:?} cannot be evaluated ({fault})", term.text),
+                None => format!("{name}: {:?} does not hold", term.text),
+            },
+            None => format!("{name}: not for this call (`{key}`)"),
+        }
+    }
+
     fn condition_of(&self, rule: &str) -> Option<String> {
         let mut rules = self.config.policy.rules.iter();
         let found = rules.find(|known| known.name.as_str() == rule)?;
         found.when.as_ref().map(|when| when.as_str().to_owned())
-    }
-}
-
-/// Describes the first setting of a rule that a call does not match.
-fn describe_mismatch(rule: &ExplainedRule, mismatch: &RuleMismatch) -> String {
-    let (name, key) = (&rule.name, mismatch.setting.key());
-    match &mismatch.term {
-        Some(term) => match &term.fault {
-            Some(fault) => format!("{name}: {:?} cannot be evaluated ({fault})", term.text),
-            None => format!("{name}: {:?} does not hold", term.text),
-        },
-        None => format!("{name}: not for this call (`{key}`)"),
     }
 }
 

@@ -15,7 +15,7 @@ use captured_log::CapturedLog;
 
 use crate::support::{Gateway, Step, Upstream, client_table, until};
 
-/// Explains a call of a client at a profile.
+/// Explains a call of a client at a profile. The arguments `null` are not known.
 pub async fn explain_at(
     gateway: &Gateway,
     client: &str,
@@ -27,7 +27,7 @@ pub async fn explain_at(
         client: client.to_owned(),
         profile: profile.map(str::to_owned),
         tool: tool.to_owned(),
-        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        arguments: arguments.as_object().cloned(),
         token: None,
     };
     explain(gateway, &query).await
@@ -299,6 +299,50 @@ async fn the_scopes_of_a_user_are_not_known_without_the_facts_of_its_token() {
     let unknown = explain_at(&gateway, "corp:ann", None, "s__echo", &json!({})).await;
     assert_eq!(gate(&unknown, CallGate::Scopes).verdict, ExplainedVerdict::NotKnown);
     assert_eq!(unknown.refused_by, None, "{unknown:#?}");
+}
+
+#[tokio::test]
+async fn gates_that_read_unknown_arguments_are_not_known() {
+    let upstream = Upstream::modern().await;
+    let typed = json!({
+        "name": "typed",
+        "inputSchema": {
+            "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        },
+    });
+    upstream.tool(&typed, |_| vec![Step::text("typed")]);
+    let rules = "[policy.rules.main]\ntools = [\"s__echo\", \"own\"]\nwhen = \"arguments.branch == 'main'\"\n\
+        [policy.rules.typed]\ntools = [\"s__typed\"]\n\
+        [policy.rules.bob]\ntools = [\"s__count\"]\n\
+        when = \"arguments.branch == 'main' && principal.name == 'bob'\"";
+    let gateway = Gateway::with("s", upstream.http())
+        .toml(&client_table("ann", "a", ""))
+        .toml("[tools.own]\ntext = \"own\"")
+        .toml(rules)
+        .start()
+        .await;
+    let explained = async |tool| explain_at(&gateway, "ann", None, tool, &Value::Null).await;
+    for tool in ["s__echo", "own"] {
+        let asks = explained(tool).await;
+        let rules = gate(&asks, CallGate::Rules);
+        assert_eq!(
+            (rules.verdict, asks.refused_by),
+            (ExplainedVerdict::NotKnown, None),
+            "{asks:#?}"
+        );
+        assert_eq!(rules.cure.as_deref(), Some("give the arguments"));
+    }
+    // The rules allow it with any arguments; the schema requires one.
+    let typed = explained("s__typed").await;
+    let verdict = |at| gate(&typed, at).verdict;
+    assert_eq!(verdict(CallGate::Rules), ExplainedVerdict::Passes, "{typed:#?}");
+    assert_eq!(verdict(CallGate::Arguments), ExplainedVerdict::NotKnown);
+    assert_eq!(typed.refused_by, None);
+    // The rules deny it with any arguments, and none of them is blamed.
+    let denied = explained("s__count").await;
+    assert_eq!(denied.refused_by, Some(CallGate::Rules), "{denied:#?}");
+    let reason = &gate(&denied, CallGate::Rules).reason;
+    assert!(!reason.contains("arguments."), "{reason}");
 }
 
 fn folder_with_keys() -> tempfile::TempDir {

@@ -74,6 +74,7 @@ pub(crate) async fn watch_records(request: EndpointRequest) -> EndpointAnswer {
 fn record_filter(request: &EndpointRequest) -> Result<AuditFilter, ApiProblem> {
     let text = |name: &str| request.argument(name).map(str::to_owned);
     Ok(AuditFilter {
+        id: text("id"),
         client: text("client"),
         tool: text("tool"),
         server: text("server"),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::limit_text;
-use crate::call::ProfileName;
+use crate::call::{ProfileName, ServerName};
 use crate::catalog::{ToolSignature, listed_name};
 use crate::config::AdminRole;
 use crate::snapshot::{ProfileTokens, Snapshot};
@@ -64,6 +64,8 @@ pub(crate) struct CountedServer {
     pub(crate) tools: usize,
     /// The tokens of their definitions.
     pub(crate) tokens: usize,
+    /// `tools.deny` of the server: the patterns that hide tools already.
+    pub(crate) denied: Vec<String>,
 }
 
 /// A tool.
@@ -98,6 +100,7 @@ impl ToolListing {
             name: server.name.to_string(),
             tools: server.tools,
             tokens: server.tokens,
+            denied: denied_patterns(snapshot, &server.name),
         });
         let tools = report.tools.iter().map(|tool| {
             let origin = tool.origin.as_ref();
@@ -138,6 +141,11 @@ fn list_profile(snapshot: &Snapshot, profile: &ProfileTokens) -> ProfileListing 
         budget: profile.budget,
         listed: listed.collect(),
     }
+}
+
+fn denied_patterns(snapshot: &Snapshot, server: &ServerName) -> Vec<String> {
+    let denied = snapshot.server(server).map(|member| &member.config.tools.deny);
+    denied.into_iter().flatten().map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
 /// Returns each server that has listed nothing, with the reason.

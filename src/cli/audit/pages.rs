@@ -1,0 +1,81 @@
+//! Pages of the running gateway's audit log, which it searches from its end.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
+use crate::cli::{UNREACHABLE_EXIT, print_error};
+
+/// The part of a page that commands read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AuditPageText {
+    /// The records, the newest first.
+    pub(crate) records: Vec<Value>,
+    /// The place of the next page; `None` at the end.
+    pub(crate) next: Option<String>,
+    /// The time of the oldest record that was searched.
+    pub(crate) oldest_at: Option<Timestamp>,
+    /// The number of searched lines that are no records.
+    pub(crate) unreadable_lines: usize,
+}
+
+/// Returns a path with a query of the pairs that have a value.
+pub(super) fn query_path<'a>(
+    path: &str,
+    query: impl IntoIterator<Item = (&'a str, Option<String>)>,
+) -> String {
+    let mut text = Serializer::new(String::new());
+    for (name, value) in query {
+        if let Some(value) = value {
+            text.append_pair(name, &value);
+        }
+    }
+    format!("{path}?{}", text.finish())
+}
+
+/// Requests the page of a query. Prints the reason that there is none.
+///
+/// # Errors
+/// The exit code.
+pub(crate) fn request_page(
+    gateway: &GatewayOption,
+    query: &[(&str, Option<String>)],
+) -> Result<AuditPageText, ExitCode> {
+    let path = query_path("/audit", query.iter().cloned());
+    let document = gateway.request(&GatewayRequest::get(&path));
+    let document = document.map_err(|error| report_unanswered(&error))?;
+    AuditPageText::deserialize(&document).map_err(|_| {
+        print_error("the gateway has another version: its answer cannot be read");
+        UNREACHABLE_EXIT.into_code()
+    })
+}
+
+/// Requests all pages of a filter, until `see` has enough.
+///
+/// # Errors
+/// The exit code.
+pub(crate) fn request_pages(
+    gateway: &GatewayOption,
+    filter: (&str, String),
+    mut see: impl FnMut(AuditPageText) -> ControlFlow<()>,
+) -> Result<(), ExitCode> {
+    let filter = [(filter.0, Some(filter.1)), ("limit", Some(MAX_PAGE_RECORDS.to_owned()))];
+    let mut cursor = None;
+    loop {
+        let query: Vec<_> = filter.iter().cloned().chain([("cursor", cursor)]).collect();
+        let page = request_page(gateway, &query)?;
+        let next = page.next.clone();
+        cursor = match (see(page), next) {
+            (ControlFlow::Continue(()), Some(next)) => Some(next),
+            _ => return Ok(()),
+        };
+    }
+}
+
+/// The most records of a page.
+const MAX_PAGE_RECORDS: &str = "1000";
