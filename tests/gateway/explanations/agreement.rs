@@ -7,12 +7,13 @@ use fastrand::Rng;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::{Value, json};
-use trunkline::pipeline::{CallExplanation, ExplainedVerdict};
+use trunkline::pipeline::{CallExplanation, CallQuery, ExplainedVerdict, TokenFacts};
 use trunkline::policy::CallGate;
 
-use super::explain_at;
+use super::explain;
+use crate::support::client::Kind;
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Said, Step, Upstream, client_table};
+use crate::support::{Client, Gateway, Issuer, Said, Step, Upstream, client_table};
 
 /// Number of generated policies, each with its own seed.
 const POLICIES: u64 = 200;
@@ -27,11 +28,15 @@ async fn explanations_agree_with_the_real_calls_of_two_hundred_generated_policie
         "inputSchema": { "type": "object", "properties": { "n": { "type": "integer" } } },
     });
     upstream.tool(&typed, |_| vec![Step::text("typed")]);
-    let seeds = stream::iter(0..POLICIES).map(|seed| compare_policy(&upstream, seed));
-    let refusals: Vec<_> = seeds.buffer_unordered(4).collect().await;
+    let issuer = Issuer::start().await;
+    let seeds = stream::iter(0..POLICIES).map(|seed| compare_policy(&upstream, &issuer, seed));
+    let compared: Vec<_> = seeds.buffer_unordered(4).collect().await;
     let mut counts = BTreeMap::new();
-    for refusal in refusals.into_iter().flatten() {
-        *counts.entry(refusal).or_insert(0) += 1;
+    let (mut of_sessions, mut of_users) = (0, 0);
+    for compared in compared.into_iter().flatten() {
+        *counts.entry(compared.refused_by).or_insert(0) += 1;
+        of_sessions += usize::from(compared.has_session);
+        of_users += usize::from(compared.is_of_user);
     }
     // The generator reaches each gate, and calls that pass.
     for gate in [
@@ -39,6 +44,7 @@ async fn explanations_agree_with_the_real_calls_of_two_hundred_generated_policie
         Some(CallGate::Profile),
         Some(CallGate::RequestRates),
         Some(CallGate::Name),
+        Some(CallGate::Definitions),
         Some(CallGate::Rules),
         Some(CallGate::Scopes),
         Some(CallGate::Rates),
@@ -47,29 +53,98 @@ async fn explanations_agree_with_the_real_calls_of_two_hundred_generated_policie
     ] {
         assert!(counts.get(&gate).is_some_and(|count| *count > 2), "{gate:?}: {counts:?}");
     }
+    assert!(of_sessions > 100 && of_users > 50, "{of_sessions} {of_users}");
 }
 
-/// Makes calls under a generated policy, each explained before. Returns the gates that refused.
-async fn compare_policy(upstream: &Upstream, seed: u64) -> Vec<Option<CallGate>> {
+/// A call that was explained and made.
+struct ComparedCall {
+    refused_by: Option<CallGate>,
+    /// True for a call in a Legacy session.
+    has_session: bool,
+    /// True for a call of a user with a token.
+    is_of_user: bool,
+}
+
+/// Makes calls under a generated policy, each explained before.
+async fn compare_policy(upstream: &Upstream, issuer: &Issuer, seed: u64) -> Vec<ComparedCall> {
     let mut rng = Rng::with_seed(seed);
-    let builder = make_policy(&mut rng, &upstream.http());
+    let user = (rng.u32(..100) < 40).then(|| make_user(&mut rng));
+    let holds = rng.u32(..100) < 25;
+    let mut builder = make_policy(&mut rng, &upstream.http());
+    if user.is_some() {
+        let mut lines = "groups_claim = \"groups\"\n".to_owned();
+        maybe(&mut rng, 30, &mut lines, "quota_each = \"2/day\"");
+        builder = builder.toml(&issuer.table("corp", &lines));
+    }
+    if holds {
+        let held = upstream.http() + "trusted = false\npins = \"hold\"";
+        builder = builder.gateway("state_dir = \"state\"").server("held", held);
+    }
     let text = builder.text();
     let gateway = builder.start().await;
-    let mut refusals = Vec::new();
+    let mut compared = Vec::new();
     for _ in 0..CALLS_PER_POLICY {
-        let call = MadeCall::generate(&mut rng);
-        let explained =
-            explain_at(&gateway, call.client, Some(call.profile), call.tool, &call.arguments);
-        let explained = explained.await;
-        let endpoint = if call.profile == "default" { "/mcp" } else { "/mcp/p" };
-        let client = gateway.modern().key(call.client).at(endpoint);
+        let call = MadeCall::generate(&mut rng, user.is_some(), holds);
+        let facts = user.as_ref().filter(|_| call.is_of_user());
+        let (client, has_session) = open_client(&gateway, issuer, &call, facts).await;
+        let query = CallQuery {
+            client: call.client.to_owned(),
+            profile: Some(call.profile.to_owned()),
+            tool: call.tool.to_owned(),
+            arguments: call.arguments.as_object().cloned(),
+            token: facts.cloned(),
+        };
+        let explained = explain(&gateway, &query).await;
         let said = client.call(call.tool, call.arguments.clone()).await;
         let context = || format!("seed {seed}: {call:?}\n{said:?}\n{explained:#?}\n{text}");
         assert!(agrees(&explained, &said), "{}", context());
         assert!(is_located(&explained), "{}", context());
-        refusals.push(explained.refused_by);
+        let (refused_by, is_of_user) = (explained.refused_by, call.is_of_user());
+        compared.push(ComparedCall { refused_by, has_session, is_of_user });
     }
-    refusals
+    compared
+}
+
+/// Returns the sender of a call, and true if it has a Legacy session. A client that gets none sends
+/// the call as a Modern one.
+async fn open_client(
+    gateway: &Gateway,
+    issuer: &Issuer,
+    call: &MadeCall,
+    user: Option<&TokenFacts>,
+) -> (Client, bool) {
+    const VERSION: &str = "2025-11-25";
+    let address = gateway.running.address;
+    let endpoint = if call.profile == "default" { "/mcp" } else { "/mcp/p" };
+    let key = match user {
+        Some(facts) => {
+            let scopes: Vec<_> = facts.scopes.iter().map(String::as_str).collect();
+            let claims =
+                json!({ "sub": "carl", "groups": facts.groups, "scope": scopes.join(" ") });
+            issuer.token(&format!("http://{address}{endpoint}"), claims)
+        }
+        None => call.client.to_owned(),
+    };
+    let modern = gateway.modern().key(&key).at(endpoint);
+    if !call.is_legacy {
+        return (modern, false);
+    }
+    let legacy = Client::sessionless(address, VERSION).key(&key).at(endpoint);
+    let session = legacy.initialize(VERSION).await.header("mcp-session-id");
+    match session {
+        Some(session) => {
+            let kind = Kind::Legacy { session: Some(session), version: VERSION.into() };
+            (legacy.becomes(kind), true)
+        }
+        None => (modern, false),
+    }
+}
+
+fn make_user(rng: &mut Rng) -> TokenFacts {
+    let mut draw = |name: &str| (rng.u32(..100) < 60).then(|| name.to_owned());
+    let groups = draw("builders").into_iter().collect();
+    let scopes = [draw("files"), draw("mail")].into_iter().flatten().collect();
+    TokenFacts { groups, scopes, ..TokenFacts::default() }
 }
 
 /// Returns true if the first refusal of an explanation is the reason of a real answer.
@@ -81,13 +156,14 @@ fn agrees(explained: &CallExplanation, said: &Said) -> bool {
             said.status == 404 || (said.status == 403 && reason.contains("scopes"))
         }
         CallGate::Scopes => said.status == 403,
-        CallGate::Name => is_unknown(said),
+        CallGate::Name | CallGate::Definitions => is_unknown(said),
         CallGate::Rules => is_unknown(said) || is_told(said, "not allowed with these arguments"),
         CallGate::Arguments => is_told(said, "do not fit the tool's input schema"),
         CallGate::RequestRates | CallGate::Rates | CallGate::Quotas => {
-            let limit =
-                said.messages.last().and_then(|answer| answer["error"]["data"]["limit"].as_str());
-            said.status == 429 && limit.is_some_and(|limit| reason.contains(limit))
+            // The status is 429, and 200 in a Legacy session.
+            let error = said.messages.last().map(|answer| &answer["error"]);
+            let limit = error.and_then(|error| error["data"]["limit"].as_str());
+            limit.is_some_and(|limit| reason.contains(limit))
         }
         _ => false,
     }
@@ -127,20 +203,33 @@ struct MadeCall {
     profile: &'static str,
     tool: &'static str,
     arguments: Value,
+    /// True if it is sent in a Legacy session.
+    is_legacy: bool,
 }
 
 impl MadeCall {
-    fn generate(rng: &mut Rng) -> Self {
+    fn generate(rng: &mut Rng, has_user: bool, has_held: bool) -> Self {
         let arguments = [json!({}), json!({ "n": 1 }), json!({ "n": 5 }), json!({ "n": "x" })];
+        let clients: &[_] = if has_user {
+            &["ann", "bob", "corp:carl", "corp:carl"]
+        } else {
+            &["ann", "ann", "ann", "bob"]
+        };
+        let held = if has_held { "held__echo" } else { "s__never" };
         Self {
-            client: pick(rng, &["ann", "ann", "ann", "bob"]),
+            client: pick(rng, clients),
             profile: pick(rng, &["default", "default", "default", "p"]),
             tool: pick(
                 rng,
-                &["s__echo", "s__echo", "s__count", "s__typed", "s__typed", "s__never", "own"],
+                &["s__echo", "s__echo", "s__count", "s__typed", "s__typed", held, "own"],
             ),
             arguments: pick(rng, &arguments),
+            is_legacy: rng.u32(..100) < 40,
         }
+    }
+
+    fn is_of_user(&self) -> bool {
+        self.client.contains(':')
     }
 }
 
