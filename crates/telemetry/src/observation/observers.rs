@@ -274,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_long_observation_begins_another_minute() {
+        let observers = Arc::new(CallObservers::default());
+        let live = observers.observe(0, |_| true).unwrap();
+        observers.add(call("a"));
+        let_lease_end(&observers);
+        drop(live);
+        assert!(observers.begin(clock::real_now()).is_some());
+        assert_eq!(ids(&observers), ["a"]);
+    }
+
+    #[test]
     fn an_observer_after_the_minute_gets_no_calls_of_before() {
         let observers = Arc::new(CallObservers::default());
         observers.list(None, 1, |_| true);
