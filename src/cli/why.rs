@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call::pairs::{PairError, read_pairs};
+use super::call::pairs::{ArgumentPairs, PairError, read_pairs};
 use super::columns::wrap_text;
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
 use super::{
@@ -90,6 +90,17 @@ struct GateText {
     cure: Option<String>,
 }
 
+/// The body of the request. Its arguments are as they are written: a tree of values would round long
+/// numbers.
+#[derive(Debug, Serialize)]
+struct QueryBody {
+    client: Option<String>,
+    tool: Option<String>,
+    profile: Option<String>,
+    arguments: ArgumentPairs,
+    token: Option<Value>,
+}
+
 pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     let recorded = match &args.from_audit {
         Some(id) => match LoggedRequest::find(&args.gateway, id) {
@@ -100,22 +111,21 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     };
     let body = match &recorded {
         Some(recorded) => match recorded.to_query() {
-            Ok(query) => query,
+            Ok(query) => query.to_string(),
             Err(error) => {
                 write_to_stdout(&recorded.describe());
                 return report_error(&error);
             }
         },
         None => match query_of(args) {
-            Ok(query) => query,
+            Ok(query) => serde_json::to_string(&query).unwrap_or_default(),
             Err(error) => {
                 print_error(&error.to_string());
                 return WRONG_USE.into_code();
             }
         },
     };
-    let request =
-        GatewayRequest { method: Method::POST, path: "/why", body: Some(body.to_string()) };
+    let request = GatewayRequest { method: Method::POST, path: "/why", body: Some(body) };
     let mut document = match args.gateway.request(&request) {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),
@@ -138,18 +148,18 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     if is_refused { FAILURE_EXIT.into_code() } else { ExitCode::SUCCESS }
 }
 
-fn query_of(args: &WhyArgs) -> Result<Value, PairError> {
+fn query_of(args: &WhyArgs) -> Result<QueryBody, PairError> {
     let has_facts = !(args.scopes.is_empty() && args.groups.is_empty() && args.claims.is_empty());
     let token = json!({
         "scopes": args.scopes, "groups": args.groups, "claims": read_pairs(&args.claims)?,
     });
-    Ok(json!({
-        "client": args.client,
-        "tool": args.tool,
-        "profile": args.profile,
-        "arguments": read_pairs(&args.arguments)?,
-        "token": has_facts.then_some(token),
-    }))
+    Ok(QueryBody {
+        client: args.client.clone(),
+        tool: args.tool.clone(),
+        profile: args.profile.clone(),
+        arguments: read_pairs(&args.arguments)?,
+        token: has_facts.then_some(token),
+    })
 }
 
 /// Describes an explanation, and the recorded decision, for a terminal of 80 columns.
@@ -165,7 +175,7 @@ fn describe(recorded: Option<&LoggedRequest>, explanation: &ExplanationText) -> 
         text.push_str(&describe_gate(gate, if is_first { "→" } else { " " }));
     }
     let outcome = match &explanation.refused_by {
-        Some(gate) => format!("The call is refused by: {}.", gate.replace('_', " ")),
+        Some(gate) => format!("The call is refused by: {}.", printable(&gate.replace('_', " "))),
         None if recorded.is_some_and(LoggedRequest::is_refused) => {
             "No check refuses the call now.".to_owned()
         }
@@ -186,7 +196,7 @@ fn describe_gate(gate: &GateText, mark: &str) -> String {
         "asks_user" => "asks",
         _ => "unknown",
     };
-    let name = gate.gate.replace('_', " ");
+    let name = printable(&gate.gate.replace('_', " "));
     let mut body = gate.reason.clone();
     if let Some(setting) = &gate.setting {
         let line = gate.line.map(|line| format!("line {line}: ")).unwrap_or_default();

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::call::{
@@ -21,6 +20,7 @@ use crate::call::{
     PeerAddress, Principal,
 };
 use crate::identity::Credential;
+use crate::jsonrpc::WrittenObject;
 use crate::mcp::Method;
 use crate::policy::ScopedCaller;
 use crate::snapshot::Snapshot;
@@ -39,9 +39,9 @@ pub struct OperatorCall {
     /// The public name of the tool.
     pub tool: String,
     /// The arguments.
-    #[serde(default, deserialize_with = "read_object")]
+    #[serde(default)]
     #[schemars(with = "Option<Map<String, Value>>")]
-    pub arguments: Option<Box<RawValue>>,
+    pub arguments: Option<WrittenObject>,
     /// The profile; by default the first one that the caller may use.
     pub profile: Option<String>,
     /// The client `NAME` of `[clients.NAME]`, or `anonymous`, whose profile, rules and limits apply;
@@ -75,7 +75,8 @@ pub struct OperatorCallReport {
     #[schemars(with = "Option<Value>")]
     pub result: Option<Box<RawValue>>,
     /// The error of a call that was refused, or has failed.
-    pub error: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    pub error: Option<Box<RawValue>>,
 }
 
 /// Reason that a call cannot be made at all.
@@ -166,9 +167,9 @@ impl Gateway {
         let params = params.map_err(|fault| OperatorCallError::Invalid(fault.into()))?;
         let read = ReadCall { operator, request, params };
         match self.make_call(snapshot, caller, endpoint, read).await {
-            Ok(Answer::Result(result)) => report.result = serde_json::from_slice(result.raw()).ok(),
+            Ok(Answer::Result(result)) => report.result = read_json(result.raw()),
             Ok(Answer::Error(error)) => report.error = read_json(error.raw()),
-            Err(error) => report.error = Some(error),
+            Err(error) => report.error = error,
         }
         Ok(report)
     }
@@ -180,7 +181,7 @@ impl Gateway {
         caller: AssumedCaller,
         endpoint: Endpoint,
         read: ReadCall<'_>,
-    ) -> Result<Answer, Value> {
+    ) -> Result<Answer, Option<Box<RawValue>>> {
         let ReadCall { operator, request, params } = read;
         let address = address_of(operator);
         let scoped =
@@ -207,7 +208,9 @@ impl Gateway {
         };
         await_answer(&mut active, hold).await.map_err(|fault| match fault {
             InnerCallFault::Failed(failure) => describe_failure(&failure),
-            fault @ InnerCallFault::TooLarge { .. } => json!({ "message": fault.to_string() }),
+            fault @ InnerCallFault::TooLarge { .. } => {
+                to_raw_value(&json!({ "message": fault.to_string() })).ok()
+            }
         })
     }
 
@@ -318,29 +321,17 @@ fn address_of(operator: &CallingOperator) -> IpAddr {
     operator.address.unwrap_or_else(|| PeerAddress::parent().addr.ip())
 }
 
-/// Reads an object as it is written, so that its numbers keep all their digits.
-fn read_object<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    let read = Option::<Box<RawValue>>::deserialize(from)?;
-    if let Some(raw) = &read {
-        // Also limits the nesting.
-        serde_json::from_str::<Map<String, Value>>(raw.get()).map_err(D::Error::custom)?;
-    }
-    Ok(read)
-}
-
 /// Returns the params of a call, with the arguments as they are written.
 fn describe_params(request: &OperatorCall) -> String {
-    let arguments = request.arguments.as_deref().map_or("{}", RawValue::get);
-    // A server on standard streams gets one line. Within JSON texts there are no line ends.
-    let arguments = arguments.replace(['\r', '\n'], " ");
+    let arguments = request.arguments.as_ref().map_or("{}", WrittenObject::get);
     format!("{{\"name\":{},\"arguments\":{arguments}}}", json!(request.tool))
 }
 
-fn describe_failure(failure: &Failure) -> Value {
-    read_json(&failure.to_error()).unwrap_or_default()
+fn describe_failure(failure: &Failure) -> Option<Box<RawValue>> {
+    read_json(&failure.to_error())
 }
 
-fn read_json(raw: &[u8]) -> Option<Value> {
+fn read_json(raw: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice(raw).ok()
 }
 

@@ -19,6 +19,7 @@ mod walk;
 mod masks;
 mod splice;
 mod depth;
+mod written_object;
 
 pub use depth::{DepthError, MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, nesting_depth, within_depth};
 pub use frames::batch::split_batch;
@@ -35,6 +36,7 @@ pub use scanning::scanner::Scanner;
 pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
 pub use walk::{JsonSyntaxError, ObjectError, members};
+pub use written_object::WrittenObject;
 
 use std::borrow::Cow;
 

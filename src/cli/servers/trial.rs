@@ -1,15 +1,15 @@
 //! `trunkline test`: starts a server of the running gateway a second time, lists it, and calls a tool.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::{report_refused, server_path};
-use crate::cli::call::pairs::read_pairs;
+use crate::cli::call::pairs::{ArgumentPairs, read_pairs};
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayOption, GatewayRequest};
 use crate::cli::{
@@ -78,7 +78,7 @@ pub(crate) fn test(args: &TestArgs) -> ExitCode {
         let tool: String = url::form_urlencoded::byte_serialize(tool.as_bytes()).collect();
         let _ = write!(path, "?tool={tool}");
     }
-    let body = args.tool.is_some().then(|| json!({ "arguments": arguments }).to_string());
+    let body = args.tool.is_some().then(|| describe_body(arguments));
     let request = GatewayRequest { method: Method::POST, path: &path, body };
     let document = match args.gateway.request(&request) {
         Ok(document) => document,
@@ -91,6 +91,13 @@ pub(crate) fn test(args: &TestArgs) -> ExitCode {
     let text = if args.json { json_text(&document) } else { report.describe() };
     let written = write_to_stdout(&text);
     if report.has_passed { written } else { FAILURE_EXIT.into_code() }
+}
+
+/// Returns the body of a request with the arguments as they are written: a tree of values would round
+/// long numbers.
+fn describe_body(arguments: ArgumentPairs) -> String {
+    let body = BTreeMap::from([("arguments", arguments)]);
+    serde_json::to_string(&body).unwrap_or_default()
 }
 
 impl TrialText {

@@ -26,6 +26,7 @@ use tracing::subscriber::NoSubscriber;
 use crate::call::{Call, Context, Failure, Params};
 use crate::catalog::CatalogElement;
 use crate::config::ConfigPlaces;
+use crate::jsonrpc::WrittenObject;
 use crate::mcp::Method;
 use crate::policy::{AccessDecision, CallGate, DryRun, GateVerdict};
 use crate::snapshot::Snapshot;
@@ -49,7 +50,8 @@ pub struct CallQuery {
     pub tool: String,
     /// The arguments; `null` if they are not known. By default there are none.
     #[serde(default = "no_arguments")]
-    pub arguments: Option<Map<String, Value>>,
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub arguments: Option<WrittenObject>,
     /// The facts in the token of a user, if they are known.
     pub token: Option<TokenFacts>,
 }
@@ -62,8 +64,8 @@ impl Default for CallQuery {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the type of the field")]
-fn no_arguments() -> Option<Map<String, Value>> {
-    Some(Map::new())
+fn no_arguments() -> Option<WrittenObject> {
+    Some(WrittenObject::default())
 }
 
 /// Facts in the token of a user.
@@ -163,8 +165,8 @@ impl Gateway {
 
 fn parse_call(query: &CallQuery, context: Context) -> Result<Box<Call>, Failure> {
     // Gates that depend on unknown arguments are reported as not known.
-    let arguments = query.arguments.clone().unwrap_or_default();
-    let params = json!({ "name": query.tool, "arguments": arguments }).to_string();
+    let arguments = query.arguments.as_ref().map_or("{}", WrittenObject::get);
+    let params = format!("{{\"name\":{},\"arguments\":{arguments}}}", json!(query.tool));
     let params = Params::parse(Some(params.into()))?;
     Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
 }

@@ -18,7 +18,7 @@ use crate::call::{
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{Config, ServerConfig, StartChoice};
-use crate::jsonrpc::string;
+use crate::jsonrpc::{WrittenObject, string};
 use crate::mcp::Method;
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::text::{clip, escape_controls, one_line};
@@ -32,8 +32,8 @@ use super::{ServerActionError, Snapshots};
 pub struct TestedCall {
     /// Its native name.
     pub tool: String,
-    /// Its arguments, a JSON object.
-    pub arguments: serde_json::Map<String, serde_json::Value>,
+    /// Its arguments.
+    pub arguments: WrittenObject,
 }
 
 /// The outcome of a test.
@@ -234,7 +234,7 @@ impl<'a> Trial<'a> {
         let list = self.server.list();
         let found = list.iter().flat_map(|list| &list.tools).find(|it| it.native.as_str() == name);
         let tool = found.ok_or_else(|| format!("the server has no tool {name:?}"))?;
-        let arguments = serde_json::Value::Object(call.arguments.clone());
+        let arguments = call.arguments.get();
         let params = format!("{{\"name\":{},\"arguments\":{arguments}}}", string(name));
         let params = Params::parse(Some(Bytes::from(params))).map_err(|fault| fault.to_string())?;
         let context = Context::assumed(Principal::Anonymous, None, Endpoint::default());

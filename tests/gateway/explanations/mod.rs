@@ -27,7 +27,7 @@ pub async fn explain_at(
         client: client.to_owned(),
         profile: profile.map(str::to_owned),
         tool: tool.to_owned(),
-        arguments: arguments.as_object().cloned(),
+        arguments: serde_json::from_str(&arguments.to_string()).ok(),
         token: None,
     };
     explain(gateway, &query).await

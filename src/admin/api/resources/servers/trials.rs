@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::config::AdminRole;
+use crate::jsonrpc::WrittenObject;
 use crate::snapshot::TestedCall;
 
 use super::{action_problem, server_name};
@@ -17,7 +18,8 @@ use super::{action_problem, server_name};
 pub(crate) struct TrialArguments {
     /// The arguments; none by default.
     #[serde(default)]
-    arguments: Map<String, Value>,
+    #[schemars(with = "Map<String, Value>")]
+    arguments: WrittenObject,
 }
 
 /// Starts a server apart from the running one, lists it, and calls a tool if one is named.
