@@ -126,6 +126,8 @@ lacking() { # prints the Debian packages that are missing
         echo chromium-headless-shell
     # Debian puts it where only root looks.
     PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx-light
+    command -v zsh >/dev/null || echo zsh
+    command -v fish >/dev/null || echo fish
 }
 
 packages() {

@@ -14,16 +14,25 @@ pub(super) use names::print_names;
 
 /// The completion script of a shell.
 pub(super) fn completion_script(shell: Shell) -> String {
+    match shell {
+        Shell::Bash => generated(shell, "trunkline") + BASH_NAMES,
+        Shell::Zsh => {
+            let script = generated(shell, "trunkline");
+            // Its last lines register the function without names.
+            let end = script.find(ZSH_END).unwrap_or(script.len());
+            script.split_at(end).0.to_owned() + ZSH_NAMES
+        }
+        // Options of the generated commands would hide the names.
+        Shell::Fish => generated(shell, FISH_COMMANDS) + FISH_NAMES,
+        other => generated(other, "trunkline"),
+    }
+}
+
+/// Returns the script for a program with all commands and options.
+fn generated(shell: Shell, program: &str) -> String {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "trunkline", &mut script);
-    let script = String::from_utf8_lossy(&script).into_owned();
-    let names = match shell {
-        Shell::Bash => BASH_NAMES,
-        Shell::Zsh => ZSH_NAMES,
-        Shell::Fish => FISH_NAMES,
-        _ => "",
-    };
-    script + names
+    generate(shell, &mut Cli::command(), program, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Names before everything else that bash completes.
@@ -40,7 +49,11 @@ _trunkline_names() {
 complete -F _trunkline_names -o bashdefault -o default trunkline
 "#;
 
-/// Names before everything else that zsh completes.
+/// The beginning of the end of the generated script for zsh.
+const ZSH_END: &str = "if [ \"$funcstack[1]\" = \"_trunkline\" ]; then";
+
+/// Names before everything else that zsh completes. The script is read by `source`, or as the function
+/// `_trunkline` of a folder in `fpath`, with the first completion.
 const ZSH_NAMES: &str = r#"
 _trunkline_names() {
     local -a names
@@ -51,10 +64,27 @@ _trunkline_names() {
         _trunkline "$@"
     fi
 }
+
 compdef _trunkline_names trunkline
+if [ "$funcstack[1]" = "_trunkline" ]; then
+    _trunkline_names "$@"
+fi
 "#;
 
-/// Names besides everything else that fish completes.
+/// The program whose completions fish has for everything but names.
+const FISH_COMMANDS: &str = "__trunkline_commands";
+
+/// Names before everything else that fish completes.
 const FISH_NAMES: &str = r#"
-complete -c trunkline -a "(trunkline complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)"
+function __trunkline_complete
+    set -l words (commandline -opc)[2..-1]
+    set -l word (commandline -ct)
+    set -l names (trunkline complete -- $words "$word" 2>/dev/null)
+    if set -q names[1]
+        printf '%s\n' $names
+    else
+        complete -C "__trunkline_commands "(string join ' ' -- (string escape -- $words) "$word")
+    end
+end
+complete -c trunkline -f -a '(__trunkline_complete)'
 "#;

@@ -28,6 +28,8 @@ enum NameKind {
 #[derive(Debug, PartialEq, Eq)]
 struct ExpectedName {
     kind: NameKind,
+    /// The option in the same word, with its sign: `--profile=`.
+    option: String,
     /// The configuration that the command line names.
     config: Option<PathBuf>,
 }
@@ -38,13 +40,19 @@ pub(crate) fn print_names(words: &[String]) -> ExitCode {
     let Some(expected) = find_expected_name(&command, words) else { return ExitCode::SUCCESS };
     let variable = || std::env::var_os("TRUNKLINE_CONFIG").map(PathBuf::from);
     let config = expected.config.or_else(variable).unwrap_or_else(|| "gateway.toml".into());
-    let start = words.last().map(String::as_str).unwrap_or_default();
+    let word = words.last().map(String::as_str).unwrap_or_default();
+    let start = word.strip_prefix(&expected.option).unwrap_or_default();
     let names = match expected.kind {
         NameKind::Tools => tool_names(config),
         kind => configured_names(kind, &config),
     };
     let shown = names.into_iter().filter(|name| name.starts_with(start) && is_plain(name));
-    write_to_stdout(&shown.take(MAX_NAMES).map(|name| name + "\n").collect::<String>())
+    write_to_stdout(
+        &shown
+            .take(MAX_NAMES)
+            .map(|name| expected.option.clone() + &name + "\n")
+            .collect::<String>(),
+    )
 }
 
 /// Returns the kind of the last word; `None` if it is no name.
@@ -85,10 +93,14 @@ fn find_expected_name(root: &Command, words: &[String]) -> Option<ExpectedName> 
         }
     }
     if pending.is_none() && current.starts_with('-') {
-        return None;
+        // bash gives the value a word of its own.
+        let (name, _) = current.split_once('=')?;
+        let option = find_option(command, name).filter(|it| it.get_action().takes_values())?;
+        let kind = kind_of(command, option)?;
+        return Some(ExpectedName { kind, option: format!("{name}="), config });
     }
     let argument = pending.or_else(|| find_positional(command, positionals))?;
-    Some(ExpectedName { kind: kind_of(command, argument)?, config })
+    Some(ExpectedName { kind: kind_of(command, argument)?, option: String::new(), config })
 }
 
 fn note_config(option: &Arg, value: &str, config: &mut Option<PathBuf>) {
@@ -181,6 +193,10 @@ mod tests {
             ("call --as c", Some(NameKind::Clients), None),
             ("call t --profile ", Some(NameKind::Profiles), None),
             ("call t --profile = x", Some(NameKind::Profiles), None),
+            ("call t --profile=x", Some(NameKind::Profiles), None),
+            ("call -c a.toml --as=x", Some(NameKind::Clients), Some("a.toml")),
+            ("call --json=x", None, None),
+            ("call --unknown=x", None, None),
             ("call t key", None, None),
             ("why c", Some(NameKind::Clients), None),
             ("why ci t", Some(NameKind::Tools), None),
@@ -198,7 +214,11 @@ mod tests {
             ("", None, None),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-            let expected = kind.map(|kind| ExpectedName { kind, config: config.map(Into::into) });
+            let current = words.last().filter(|word| word.starts_with('-'));
+            let option = current.and_then(|word| word.split_once('=')).map(|(name, _)| name);
+            let option = option.map(|name| format!("{name}=")).unwrap_or_default();
+            let config = config.map(Into::into);
+            let expected = kind.map(|kind| ExpectedName { kind, option, config });
             assert_eq!(find_expected_name(&command, &words), expected, "{line}");
         }
     }
