@@ -215,6 +215,7 @@ impl PlanText {
     fn describe_file(&self, days: u16) -> String {
         let mut text = self.describe("The file", days);
         if let Some(digest) = self.digest.as_ref().filter(|_| !self.is_unchanged) {
+            let digest = printable(digest);
             let _ = writeln!(text, "\nApply exactly this:\n  trunkline reload --if {digest}");
         }
         text

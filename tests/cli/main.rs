@@ -12,12 +12,15 @@
     reason = "a test that cannot go on fails; the process serves other tests, too"
 )]
 
+mod answers;
 mod audit;
 mod calls;
 mod certificates;
 mod commands;
 mod completions;
 mod doctor;
+mod fake_gateway;
+mod foreign_texts;
 mod import;
 mod listed;
 mod log;

@@ -160,6 +160,30 @@ fn a_socket_of_another_user_in_a_shared_folder_is_not_asked() {
     assert_eq!(String::from_utf8_lossy(&received), "", "nothing is sent to it");
 }
 
+/// Only root can give a socket to another user.
+#[test]
+fn root_asks_a_gateway_of_another_user_whose_socket_is_in_a_folder_of_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/run").unwrap();
+    let config = file(folder.path(), "[admin]\nsocket = \"a.sock\"\n");
+    let script = "import os, socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\n\
+                  open(sys.argv[1] + '.up', 'w')\nos.setgid(65534)\nos.setuid(65534)\n\
+                  s.listen(1)\nc, _ = s.accept()\nsys.stdout.write(c.recv(1 << 16).decode())";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(folder.path().join("a.sock"));
+    let child = python.stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it is asked", || {
+        let ran = trunkline(&["status", "-c", &config]);
+        let said = String::from_utf8_lossy(&ran.0.stderr).into_owned();
+        assert!(!said.contains("belongs to a process"), "{said}");
+        said.contains("does not answer")
+    });
+    let received = child.wait_with_output().unwrap().stdout;
+    assert!(received.starts_with(b"GET /api/v1/status"), "{}", String::from_utf8_lossy(&received));
+}
+
 #[test]
 fn over_tcp_a_key_with_a_role_is_needed() {
     let folder = tempfile::tempdir().unwrap();

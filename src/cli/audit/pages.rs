@@ -5,17 +5,17 @@ use std::process::ExitCode;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use url::form_urlencoded::Serializer;
 
-use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
+use crate::cli::running::{ANSWER_TIMEOUT, GatewayOption, GatewayRequest, report_unanswered};
 use crate::cli::{UNREACHABLE_EXIT, print_error};
 
 /// The part of a page that commands read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AuditPageText {
-    /// The records, the newest first.
-    pub(crate) records: Vec<Value>,
+    /// The records as they are written, the newest first: numbers keep all their digits.
+    pub(crate) records: Vec<Box<RawValue>>,
     /// The place of the next page; `None` at the end.
     pub(crate) next: Option<String>,
     /// The time of the oldest record that was searched.
@@ -47,9 +47,9 @@ pub(crate) fn request_page(
     query: &[(&str, Option<String>)],
 ) -> Result<AuditPageText, ExitCode> {
     let path = query_path("/audit", query.iter().cloned());
-    let document = gateway.request(&GatewayRequest::get(&path));
+    let document = gateway.request_as::<Box<RawValue>>(&GatewayRequest::get(&path), ANSWER_TIMEOUT);
     let document = document.map_err(|error| report_unanswered(&error))?;
-    AuditPageText::deserialize(&document).map_err(|_| {
+    serde_json::from_str(document.get()).map_err(|_| {
         print_error("the gateway has another version: its answer cannot be read");
         UNREACHABLE_EXIT.into_code()
     })

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{BareFile, print_error, printable, write_to_stdout};
+use crate::cli::{BareFile, escape_json, print_error, printable, write_to_stdout};
 
 use super::pages::{query_path, request_page};
 
@@ -74,7 +75,6 @@ Examples:
   trunkline audit show --kind reload --json | jq .digest_after
   trunkline audit tail -f --server github";
 
-
 pub(super) fn show_records(args: &ShowArgs) -> ExitCode {
     let ShowArgs { query, since, until } = args;
     let times = [("since", since.clone()), ("until", until.clone())];
@@ -101,7 +101,7 @@ impl RecordQuery {
         &self,
         more: &[(&str, Option<String>)],
         wanted: usize,
-    ) -> Result<Vec<Value>, ExitCode> {
+    ) -> Result<Vec<Box<RawValue>>, ExitCode> {
         let gateway = self.gateway.clone().or_file(self.file.clone());
         let (mut records, mut cursor) = (Vec::new(), None);
         loop {
@@ -135,6 +135,7 @@ impl RecordQuery {
                 }
                 GatewayEvent::Record(record) => record,
             };
+            let record = to_raw_value(&record).unwrap_or_default();
             let (mut output, text) = (io::stdout(), self.describe(&[record]));
             is_read = output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_ok();
             if is_read { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -160,9 +161,12 @@ impl RecordQuery {
         own.into_iter()
     }
 
-    fn describe(&self, records: &[Value]) -> String {
-        let line = |record: &Value| {
-            if self.json { format!("{record}\n") } else { describe_record(record) }
+    fn describe(&self, records: &[Box<RawValue>]) -> String {
+        let line = |record: &Box<RawValue>| {
+            if self.json {
+                return escape_json(record.get()) + "\n";
+            }
+            describe_record(&serde_json::from_str(record.get()).unwrap_or_default())
         };
         records.iter().map(line).collect()
     }

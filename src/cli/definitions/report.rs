@@ -121,7 +121,7 @@ fn request_usage(gateway: &GatewayOption, since: Timestamp) -> Result<LoggedUsag
     let mut usage = LoggedUsage::default();
     request_pages(gateway, ("since", since.to_string()), |page| {
         for record in &page.records {
-            usage.add(LoggedRecord::deserialize(record).ok(), since);
+            usage.add(serde_json::from_str(record.get()).ok(), since);
         }
         usage.unreadable += page.unreadable_lines;
         usage.first = [usage.first, page.oldest_at].into_iter().flatten().min();
@@ -252,14 +252,15 @@ impl UnusedTools<'_> {
                     let _ = writeln!(
                         text,
                         "\n{}: none of its {some} tool(s) was called: {tokens} tokens",
-                        server.name
+                        printable(&server.name)
                     );
                 }
                 some => {
                     let _ = writeln!(
                         text,
                         "\n{}: {some} of {} tools: {tokens} tokens",
-                        server.name, server.tools
+                        printable(&server.name),
+                        server.tools
                     );
                 }
             }
@@ -300,7 +301,7 @@ impl UnusedTools<'_> {
 }
 
 fn write_toml(server: &CountedServer, tools: &[&CountedTool], text: &mut String) {
-    let name = &server.name;
+    let name = printable(&server.name);
     let mut deny = toml_edit::Array::new();
     if tools.len() == server.tools {
         deny.push("*");
@@ -308,7 +309,39 @@ fn write_toml(server: &CountedServer, tools: &[&CountedTool], text: &mut String)
         // The printed lines include the patterns that hide tools already.
         let before = server.denied.iter().map(String::as_str);
         let natives = tools.iter().filter_map(|tool| tool.native.as_deref());
-        before.chain(natives).for_each(|name| deny.push(name));
+        before.chain(natives).for_each(|name| deny.push(toml_text(name)));
     }
     let _ = write!(text, "\n[servers.{name}.tools]\ndeny = {deny}\n");
+}
+
+/// Returns a text as a TOML value, with escapes for the characters that a terminal obeys or hides.
+fn toml_text(text: &str) -> toml_edit::Value {
+    let mut literal = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => literal.extend(['\\', c]),
+            c if printable(c.encode_utf8(&mut [0; 4])).chars().eq([c]) => literal.push(c),
+            c => {
+                let _ = write!(literal, "\\U{:08x}", u32::from(c));
+            }
+        }
+    }
+    literal.push('"');
+    literal.parse().unwrap_or_else(|_| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::toml_text;
+
+    #[test]
+    fn a_name_is_written_without_characters_that_a_terminal_obeys() {
+        let name = "a\u{1b}\u{9b}\u{202e}\u{e0041}\"\\ü\n";
+        let value = toml_text(name);
+        let text = value.to_string();
+        let has_odd = text.chars().any(|c| c.is_control() || "\u{202e}\u{e0041}".contains(c));
+        assert!(!has_odd && text.contains('ü'), "{text:?}");
+        assert_eq!(value.as_str(), Some(name));
+        assert_eq!(toml_text("now").to_string(), "\"now\"");
+    }
 }

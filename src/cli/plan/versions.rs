@@ -164,7 +164,7 @@ impl ActorText {
 impl VersionText {
     fn describe(&self, shows_text: bool) -> String {
         if shows_text {
-            return self.text.lines().map(|line| printable(line) + "\n").collect();
+            return printable_lines(&self.text);
         }
         let mut text = self.version.describe("");
         if !self.references.is_empty() {
@@ -175,10 +175,16 @@ impl VersionText {
         if self.diff.is_empty() {
             text.push_str("\nIts text runs now.\n");
         } else {
-            let _ = write!(text, "\nA rollback to it changes:\n\n{}", self.diff);
+            text.push_str("\nA rollback to it changes:\n\n");
+            text.push_str(&printable_lines(&self.diff));
         }
         text
     }
+}
+
+/// Returns a text of several lines for a terminal.
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| printable(line) + "\n").collect()
 }
 
 pub(crate) fn roll_back(args: &RollbackArgs) -> ExitCode {

@@ -1,7 +1,6 @@
 //! The connection of a command to the running gateway.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +27,7 @@ use crate::listener::is_trusted_user;
 use crate::text::{error_chain, skip_byte_order_mark};
 
 use super::error::SocketAttempt;
-use super::events::{EventReader, read_events};
+use super::events::{EventReader, MAX_SILENCE_TIME, read_events};
 use super::{GatewayOption, GatewayRequest, RunningGatewayError};
 
 /// The address of a running gateway.
@@ -65,8 +64,8 @@ impl RunningGateway {
             return Err(RunningGatewayError::NoSocket { config: config.to_owned() });
         }
         for path in socket_candidates(&place, config) {
-            let connected = timeout(CONNECT_TIMEOUT, UnixStream::connect(&path)).await;
-            match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            // This never waits: a gateway that has not accepted earlier connections refuses it.
+            match UnixStream::connect(&path).await {
                 Ok(stream) => {
                     check_owner(&stream, &path)?;
                     return Ok(Self::Socket { stream, path });
@@ -125,10 +124,13 @@ impl RunningGateway {
             Self::Socket { stream, .. } => {
                 follow_over_socket(stream, request, target, on_event).await
             }
-            Self::Listener { client, .. } => match open_over_tcp(&client, request, target).await {
-                Ok(response) => follow_response(response, on_event).await,
-                Err(reason) => Err(reason),
-            },
+            Self::Listener { client, .. } => {
+                let opened = answered_soon(open_over_tcp(&client, request, target)).await;
+                match opened {
+                    Ok(response) => follow_response(response, on_event).await,
+                    Err(reason) => Err(reason),
+                }
+            }
         };
         let unreachable =
             |reason| RunningGatewayError::Unreachable { place: place.clone(), reason };
@@ -214,8 +216,8 @@ async fn follow_over_socket(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(told)?;
     let message = socket_message(request, target)?;
     let exchange = async {
-        let response = sender.send_request(message).await.map_err(told)?;
-        follow_response(response, on_event).await
+        let response = async { sender.send_request(message).await.map_err(told) };
+        follow_response(answered_soon(response).await?, on_event).await
     };
     tokio::select! {
         followed = exchange => followed,
@@ -235,8 +237,17 @@ where
     if status.is_success() {
         return read_events(response.into_body(), on_event).await.map(|()| None);
     }
-    let body = collect(response.into_body(), MAX_ANSWER_BYTES).await;
-    Ok(Some((status, body.map_err(|error| error_chain(&error))?)))
+    let body = async {
+        let collected = collect(response.into_body(), MAX_ANSWER_BYTES).await;
+        collected.map_err(|error| error_chain(&error))
+    };
+    Ok(Some((status, answered_soon(body).await?)))
+}
+
+/// Waits for a part of an answer that is not an event.
+async fn answered_soon<T>(part: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let late = |_| Err("it takes too long".to_owned());
+    timeout(MAX_SILENCE_TIME, part).await.unwrap_or_else(late)
 }
 
 fn socket_message(
@@ -329,7 +340,7 @@ fn read_key(file: &Path) -> Result<String, String> {
     if is_sendable { Ok(key) } else { Err(format!("{}: expected one key", file.display())) }
 }
 
-/// Time limit for a connection.
+/// Time limit for a connection over TCP.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit of the bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -337,18 +348,4 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 const MAX_KEY_FILE_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_below_a_folder_of_all_users_is_recognised() {
-        let folder = tempfile::tempdir().unwrap();
-        let shared = folder.path().join("shared");
-        fs::create_dir_all(shared.join("own")).unwrap();
-        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
-        assert!(is_below_shared_folder(&shared.join("a.sock")));
-        assert!(is_below_shared_folder(&shared.join("own/a.sock")));
-        assert!(is_below_shared_folder(Path::new("/no/such/folder/a.sock")));
-        assert!(!is_below_shared_folder(Path::new("/usr/a.sock")));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use http::StatusCode;
 
 use crate::cli::{FAILURE_EXIT, FailureExit, UNREACHABLE_EXIT, WRONG_USE};
-use crate::text::{escape_controls, one_line};
+use crate::text::one_line;
 
 /// Reason that there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +118,7 @@ fn describe_attempts(attempts: &[SocketAttempt]) -> String {
         io::ErrorKind::PermissionDenied => {
             "it belongs to another user: run the command as that user".to_owned()
         }
+        io::ErrorKind::WouldBlock => "its gateway accepts no connections".to_owned(),
         _ => error.to_string(),
     };
     let line = |attempt: &SocketAttempt| {
@@ -127,11 +128,11 @@ fn describe_attempts(attempts: &[SocketAttempt]) -> String {
 }
 
 fn describe_refusal(status: StatusCode, code: &str, detail: &str) -> String {
-    let detail = escape_controls(&one_line(detail, MAX_DETAIL_CHARS));
+    let detail = one_line(detail, MAX_DETAIL_CHARS);
     if code.is_empty() {
         return format!("the gateway answered {status}");
     }
-    format!("{detail} ({})", escape_controls(&one_line(code, MAX_DETAIL_CHARS)))
+    format!("{detail} ({})", one_line(code, MAX_DETAIL_CHARS))
 }
 
 /// Limit of the characters of a refusal that are printed.

@@ -60,7 +60,7 @@ where
 /// Limit of the bytes of an event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Time without bytes after which the connection is lost.
-const MAX_SILENCE_TIME: Duration = Duration::from_mins(1);
+pub(super) const MAX_SILENCE_TIME: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

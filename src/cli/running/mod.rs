@@ -16,7 +16,6 @@ use clap::Args;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
 use url::Url;
 
 use super::{BareFile, print_error, report_error};
@@ -141,12 +140,8 @@ impl GatewayOption {
     ) -> Result<T, RunningGatewayError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(RunningGatewayError::Runtime)?;
-        let late = |_| RunningGatewayError::Unreachable {
-            place: self.config.display().to_string(),
-            reason: format!("its socket accepts no connection within {} ms", patience.as_millis()),
-        };
         runtime.block_on(async {
-            let address = timeout(patience, RunningGateway::find(self)).await.map_err(late)??;
+            let address = RunningGateway::find(self).await?;
             let target = format!("{API_PATH}{}", request.path);
             let answer = address.send(request, &target, patience).await?;
             answer.into_document()
@@ -166,4 +161,4 @@ pub(crate) fn report_unanswered(error: &RunningGatewayError) -> ExitCode {
 }
 
 /// Time limit for an answer: a refresh waits for its server.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);

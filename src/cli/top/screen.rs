@@ -101,7 +101,7 @@ impl TopScreen<'_> {
             refusals.iter().take(MAX_REFUSAL_LINES).for_each(|line| page.write(line, Style::new()));
         }
         if let Some(fault) = self.fault {
-            let fault = printable(&one_line(fault, MAX_FAULT_CHARS));
+            let fault = one_line(fault, MAX_FAULT_CHARS);
             let words: Vec<_> = fault.split_whitespace().map(str::to_owned).collect();
             let lines = flow_with(&words, width, " ");
             let style = self.alarm();

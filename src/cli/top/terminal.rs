@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, Event};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::sample::{ActivitySample, MeasuredActivity};
@@ -75,7 +75,6 @@ fn run(
         terminal.draw(|frame| frame.render_widget(&screen, frame.area()))?;
         if event::poll(KEY_PATIENCE)?
             && let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
             && state.press(key, measured.as_ref()) == KeyEffect::Quit
         {
             return Ok(ExitCode::SUCCESS);

@@ -59,8 +59,11 @@ impl LoggedRequest {
         let Some(record) = found else {
             return Err(report_error(&LoggedRequestError::UnknownId { id }));
         };
-        match LoggedOutcome::deserialize(&record) {
-            Ok(outcome) => Ok(Self { record, outcome }),
+        let read = serde_json::from_str(record.get()).and_then(|record: Value| {
+            Ok(Self { outcome: LoggedOutcome::deserialize(&record)?, record })
+        });
+        match read {
+            Ok(logged) => Ok(logged),
             Err(source) => Err(report_error(&LoggedRequestError::Unreadable { id, source })),
         }
     }

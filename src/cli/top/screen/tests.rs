@@ -113,6 +113,36 @@ fn details_and_faults_show_foreign_text_without_control_characters() {
 }
 
 #[test]
+fn refusals_and_faults_take_a_bounded_part_of_the_frame() {
+    let mut document = sample(2, 40);
+    document.servers.clear();
+    let mut measured = MeasuredActivity::of(document, None);
+    measured.refusals = (0..200_u64)
+        .map(|number| RefusalRate { reason: format!("reason-{number}"), total: 1, rate: None })
+        .collect();
+    let state = TopState::default();
+    let fault = "word ".repeat(1000);
+    let palette = TopPalette::Plain;
+    let screen =
+        TopScreen { measured: Some(&measured), state: &state, fault: Some(&fault), palette };
+    let text = screen.to_text(80);
+    let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((count("reason-"), count("word")), (MAX_REFUSAL_LINES, MAX_FAULT_LINES), "{text}");
+    let text = screen.to_text(300);
+    let letters: usize = text.lines().filter(|line| line.contains("word")).map(str::len).sum();
+    assert!(letters <= MAX_FAULT_CHARS, "{text}");
+}
+
+#[test]
+fn a_filter_has_a_bounded_length() {
+    let mut state = TopState { page: TopPage::Filter, ..TopState::default() };
+    for _ in 0..100 {
+        state.press(key(KeyCode::Char('x')), None);
+    }
+    assert_eq!(state.filter.len(), 40);
+}
+
+#[test]
 fn keys_order_filter_select_and_quit() {
     let measured = measured();
     let mut state = TopState::default();
