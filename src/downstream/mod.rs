@@ -19,7 +19,7 @@ pub mod stdio;
 
 pub use access::caller::{Refused, Unauthenticated, WaitingRequest, refusal};
 pub use legacy::SessionOverview;
-pub use modern::listeners::ListenOverview;
+pub use modern::stream_register::ListenOverview;
 pub use requests::dispatch::PendingResponse;
 pub use responses::body::Body;
 pub(crate) use responses::response::with_events;
@@ -43,7 +43,7 @@ use crate::shares::SharedAmount;
 use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
-use modern::listeners::ListenStreams;
+use modern::stream_register::ListenStreams;
 use requests::dispatch::answered;
 use requests::era;
 use requests::refused_requests::{AuditedRequest, RefusedMessage};

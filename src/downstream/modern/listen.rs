@@ -22,7 +22,7 @@ use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
 use crate::shares::Holder;
 use crate::telemetry::metrics::Entered;
 
-use super::listeners::ListedStream;
+use super::stream_register::ListedStream;
 use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::responses::list_changes::{ListChanges, WantedLists};
 use crate::downstream::responses::open_streams::StreamPlace;

@@ -1,7 +1,7 @@
 //! Modern clients: every request is self-contained.
 
 mod listen;
-pub(super) mod listeners;
+pub(super) mod stream_register;
 
 use std::sync::Arc;
 
