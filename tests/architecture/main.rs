@@ -58,6 +58,7 @@ const AREAS: [Area; 3] = [
             "peer",
             "owner",
             "fault",
+            "quoted_output",
             "journal",
         ],
         against: &[],
