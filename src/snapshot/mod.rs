@@ -284,12 +284,30 @@ impl Snapshot {
         built
     }
 
-    /// Returns the built views of clients whose lists differ from those for all: by capabilities, era
-    /// or account.
-    pub(crate) fn views_of_some_clients(&self) -> Vec<(ViewKey, Arc<View>)> {
-        let is_for_some =
-            |key: &ViewKey| key.abilities.is_some() || key.era.is_some() || key.account.is_some();
-        self.views.all().into_iter().filter(|(key, _)| is_for_some(key)).collect()
+    /// Builds views, up to a limit, of clients that servers have lists of their own for, by
+    /// capabilities, era or account: for each of these lists, and each profile, by its name.
+    pub(crate) fn views_of_some_clients(&self, most: usize) -> Vec<(String, View)> {
+        let configured = self.config.profiles.iter().map(|profile| profile.name.to_string());
+        let default = ProfileName::default().to_string();
+        let default = self.profile(&default).is_none().then_some(default);
+        let profiles: Vec<_> = configured.chain(default).collect();
+        let members = self.servers().flat_map(|member| {
+            let further = member.server.known_lists().into_iter().skip(1);
+            further.map(move |list| (member.config.name.clone(), list))
+        });
+        let builds = members.flat_map(|own| {
+            let mut lists = self.plain.lists.clone();
+            lists.extend([own]);
+            profiles.iter().map(move |name| (name.clone(), lists.clone()))
+        });
+        let build = |(name, lists): (String, ServerLists)| {
+            let limits = ViewLimits { profile: self.profile(&name), ..ViewLimits::default() };
+            let lists = ScreenedLists { lists: &lists, screen: &self.screen };
+            let maker = self.views.maker();
+            let view = maker.build_view(&self.config, limits, &lists, CacheScope::Private).0;
+            (name, view)
+        };
+        builds.take(most).map(build).collect()
     }
 
     /// Returns all servers but the disabled ones, in the order of the configuration file.

@@ -20,7 +20,7 @@ use crate::catalog::{Kind, ListedDefinition};
 use crate::config::{ConfigPlaces, quote_segment};
 use crate::pipeline::hiding_setting;
 use crate::policy::ScreenedDefinition;
-use crate::snapshot::{Snapshot, SnapshotServer, View, ViewKey};
+use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::Metrics;
 use names::{
     CatalogNames, ListedNameSet, MAX_CATALOG_CALLERS, caller_views, listed_name_of, listed_names,
@@ -53,8 +53,7 @@ pub(crate) struct ElementStatus {
     public: Option<String>,
     /// The tokens of its definition in a model's context, by estimate.
     tokens: usize,
-    /// The profiles that show it. Rules and scopes may hide it from some of their clients. Of an
-    /// element that is listed for some clients only, the profiles of clients that were seen.
+    /// The profiles that show it. Rules and scopes may hide it from some of their clients.
     profiles: Vec<String>,
     /// The first 200 callers of the configuration that see it in some profile, by rules as well:
     /// clients, and `anonymous` where no credential is required. Users of issuers are not known, and
@@ -100,10 +99,11 @@ fn describe_elements(
     places: &ConfigPlaces,
     uses: &UseTimes,
 ) -> Vec<ElementStatus> {
-    let others = snapshot.views_of_some_clients();
+    let others = snapshot.views_of_some_clients(MAX_OTHER_VIEWS);
     let known = KnownFacts { metrics, places, uses };
     let mut survey = CatalogSurvey::of(snapshot, known);
-    survey.others = other_views(&others);
+    let others = others.iter().map(|(name, view)| (name.clone(), CatalogNames::of(&view.catalog)));
+    survey.others = others.collect();
     let (mut elements, mut definitions) = (Vec::new(), Vec::new());
     for member in snapshot.servers() {
         survey.add_elements(member, &mut elements, &mut definitions);
@@ -125,16 +125,6 @@ fn disabled_servers(snapshot: &Snapshot) -> impl Iterator<Item = UnlistedServer>
         let reason = Some(format!("it is disabled by {by}: trunkline enable {name}"));
         Some(UnlistedServer { name, reason })
     })
-}
-
-/// Prepares the views of clients with lists of their own: each with its profile.
-fn other_views(views: &[(ViewKey, Arc<View>)]) -> Vec<(String, CatalogNames<'_>)> {
-    let mut prepared = Vec::new();
-    for (key, view) in views.iter().take(MAX_OTHER_VIEWS) {
-        let profile = key.endpoint.profile().to_string();
-        prepared.push((profile, CatalogNames::of(&view.catalog)));
-    }
-    prepared
 }
 
 /// Facts about elements beside the snapshot.
@@ -323,4 +313,4 @@ impl<'a> CatalogSurvey<'a> {
 }
 
 /// Limit of the views of clients with lists of their own that are compared.
-const MAX_OTHER_VIEWS: usize = 200;
+const MAX_OTHER_VIEWS: usize = 50;
