@@ -200,6 +200,11 @@ impl ServerShared {
         self.pool().close_if(self, uses);
     }
 
+    /// Waits until the server is released, and has no holders and calls.
+    pub(crate) async fn released(&self) {
+        self.users.wait().await;
+    }
+
     /// Opens the instances with waiting subscriptions, if this server replaces another.
     pub(crate) fn resume(self: &Arc<Self>) {
         for (owner, holder) in self.context().hub.waiting(&self.config().name) {

@@ -216,7 +216,7 @@ pub(crate) struct ServerShared {
     /// Reads the certificates of that client.
     files: FileReader,
     /// Snapshots and calls that hold the server.
-    users: TaskTracker,
+    pub(super) users: TaskTracker,
     /// True if a snapshot names this server. The metrics show only such servers.
     shown: AtomicBool,
     /// Health in the last event about the server.
@@ -365,11 +365,6 @@ impl ServerShared {
     /// Returns true if no snapshot takes the server again: it was removed or replaced.
     pub(super) fn is_released(&self) -> bool {
         self.users.is_closed()
-    }
-
-    /// Waits until the server is released, and has no holders and calls.
-    pub(crate) async fn released(&self) {
-        self.users.wait().await;
     }
 
     /// Requests the storage of the server's data. Does not wait.
