@@ -165,14 +165,4 @@ mod tests {
         assert!(!text.contains('\u{1b}') && !text.contains("end"), "{text}");
         assert!(text.len() < 1_000, "{}", text.len());
     }
-
-    #[test]
-    fn the_digests_of_a_body_are_bounded_texts() {
-        let long = format!("{{\"sha256\":[\"aa\",\"{}\"]}}", "b".repeat(1000));
-        let found = find_digests(long.as_bytes());
-        assert_eq!(found, ["aa".to_owned(), "b".repeat(DIGEST_DIGITS)]);
-        for other in ["", "{}", "[]", "{\"sha256\":7}", "{\"sha256\":[7]}"] {
-            assert_eq!(find_digests(other.as_bytes()), Vec::<String>::new(), "{other}");
-        }
-    }
 }

@@ -97,9 +97,9 @@ pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
 impl RecordQuery {
     /// Returns the newest records that match, in their order. Goes on with further pages until there
     /// are enough.
-    fn find_records(
+    fn find_records<'a>(
         &self,
-        more: &[(&str, Option<String>)],
+        more: &[(&'a str, Option<String>)],
         wanted: usize,
     ) -> Result<Vec<Box<RawValue>>, ExitCode> {
         let gateway = self.gateway.clone().or_file(self.file.clone());
@@ -150,7 +150,7 @@ impl RecordQuery {
     }
 
     /// Returns the filter as the pairs of a query.
-    fn pairs(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
+    fn pairs<'a>(&self) -> impl Iterator<Item = (&'a str, Option<String>)> + use<'a> {
         let own = [
             ("client", self.client.clone()),
             ("tool", self.tool.clone()),

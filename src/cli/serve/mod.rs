@@ -311,6 +311,7 @@ impl Running {
         });
         let admin_listener = admin_socket.map(|socket| {
             let report = Arc::clone(&report);
+            let socket = socket.report_certificates(operator_doors::report_refusals(&gateway));
             operator_doors::serve_operators(socket, operators.clone(), report, admin_draining)
         });
         tokio::spawn(warm_up());

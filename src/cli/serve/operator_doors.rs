@@ -93,7 +93,6 @@ pub(super) fn serve_operators(
     report: Arc<StatusReport>,
     draining: Drain,
 ) -> JoinHandle<()> {
-    let socket = socket.report_certificates(report_refusals(&report.gateway));
     tokio::spawn(async move {
         let live = settings.clone();
         let stack = move |peer: PeerAddress| {

@@ -81,24 +81,3 @@ fn strangers_take_half_of_the_queue_at_most() {
     trail.record_operation(&operation(ALL[4], OperationActor::Gateway));
     assert_eq!(counts.of(AuditFate::Dropped), dropped, "others have room");
 }
-
-#[test]
-fn a_change_has_at_most_a_thousand_digests() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.jsonl");
-    let (trail, _) = started(to_file(&path, ONE_FILE, ChainMode::Off));
-    let digests = vec!["aa".to_owned(); 3000];
-    for sha256 in [&digests[..], &[]] {
-        trail.record_operation(&OperationRecord {
-            operation: AuditOperation::Change { method: "POST", path: "/approve", sha256 },
-            actor: OperationActor::Operator(None),
-            address: None,
-            outcome: OperationOutcome::Ok,
-            reason: None,
-        });
-    }
-    trail.finish(Duration::from_secs(10));
-    let records = lines(&path);
-    assert_eq!(records[0]["sha256"].as_array().unwrap().len(), 1000);
-    assert!(records[1].get("sha256").is_none(), "{}", records[1]);
-}
