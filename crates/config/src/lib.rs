@@ -30,6 +30,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use faults::cluster::ClusterFault;
 pub use faults::condition::ConditionFault;
 pub use faults::embeddings::EmbeddingSettingsFault;
 pub use faults::issuer::IssuerFault;
@@ -47,6 +48,7 @@ pub use sections::confirm::ConfirmChoice;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use sections::gateway::admin::{AdminConfig, AdminRole, SocketPlace};
 pub use sections::gateway::audit::{AuditConfig, DigestChoice};
+pub use sections::gateway::cluster::{ClusterConfig, PeerHost, StoreUrl};
 pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
@@ -148,6 +150,8 @@ section! {
             audit: AuditConfig = {},
             /// Logins at servers that survive a restart.
             vault: VaultConfig = {},
+            /// Other gateways with the same clients. By default none.
+            cluster: Option<ClusterConfig>,
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
             /// Tools of the gateway itself, in the order of the file.

@@ -15,7 +15,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::ClientConfig;
 
-pub use tls::{TlsSetupError, client_tls, is_platform_root, tls_for};
+pub use tls::{PeerFiles, TlsSetupError, client_tls, is_platform_root, peer_tls, tls_for};
 
 /// Builds a connector for HTTP/1.1 and HTTP/2.
 pub fn https_connector(tls: ClientConfig) -> HttpsConnector<HttpConnector> {

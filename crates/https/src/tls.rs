@@ -4,10 +4,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_native_certs::CertificateResult;
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use url::Url;
 
 use trunkline_core::codec::file::{MAX_PEM, read_file};
@@ -27,6 +27,14 @@ pub enum TlsSetupError {
     /// The file of root certificates cannot be used.
     #[error("the CA file {} cannot be used", path.display())]
     Ca {
+        /// The file.
+        path: PathBuf,
+        /// The fault in the file.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// A file for connections between replicas cannot be used.
+    #[error("the file {} cannot be used", path.display())]
+    PeerFile {
         /// The file.
         path: PathBuf,
         /// The fault in the file.
@@ -67,6 +75,48 @@ pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, TlsSetupError> {
     }
 }
 
+/// Files for connections between replicas, as PEM.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerFiles<'a> {
+    /// The certificate chain of this replica.
+    pub cert: &'a Path,
+    /// Its private key.
+    pub key: &'a Path,
+    /// The CA certificates of all replicas.
+    pub ca: &'a Path,
+}
+
+/// Returns the TLS settings for connections to other replicas, over HTTP/2: this replica shows its
+/// certificate, and trusts only the CA of the replicas. Blocks while it reads the files.
+///
+/// # Errors
+/// [`TlsSetupError`].
+pub fn peer_tls(files: PeerFiles<'_>) -> Result<ClientConfig, TlsSetupError> {
+    let read = |path: &Path| {
+        read_file(path, MAX_PEM).map_err(|error| unusable_peer_file(path, Arc::new(error)))
+    };
+    let certificates = |path: &Path| {
+        let parsed = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
+        parsed.map_err(|error| unusable_peer_file(path, Arc::new(error)))
+    };
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(files.ca)? {
+        let added = roots.add(authority);
+        added.map_err(|error| unusable_peer_file(files.ca, Arc::new(error)))?;
+    }
+    let key = PrivateKeyDer::from_pem_slice(&read(files.key)?);
+    let key = key.map_err(|error| unusable_peer_file(files.key, Arc::new(error)))?;
+    let mut config = tls_builder()?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(certificates(files.cert)?, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+fn unusable_peer_file(path: &Path, source: Arc<dyn Error + Send + Sync>) -> TlsSetupError {
+    TlsSetupError::PeerFile { path: path.into(), source }
+}
+
 /// Returns the TLS settings for a URL, with the platform's root certificates. Blocks while it reads
 /// them; plain `http` does not need them.
 ///
@@ -102,10 +152,12 @@ fn with_roots_of(path: &Path) -> Result<RootCertStore, TlsSetupError> {
 }
 
 fn trusting(roots: Arc<RootCertStore>) -> Result<ClientConfig, TlsSetupError> {
+    Ok(tls_builder()?.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn tls_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
 }
 
 /// Returns the platform's root certificates, read once: reading them takes milliseconds.

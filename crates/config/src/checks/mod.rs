@@ -2,6 +2,7 @@
 //! configuration, so that they apply, and report lines, even if other settings are invalid.
 
 mod clients;
+mod cluster;
 mod costs;
 pub(crate) mod listeners;
 mod names;
@@ -14,6 +15,7 @@ use crate::sections::gateway::discovery::{check_code_mode, check_discovery};
 use crate::sections::gateway::embeddings::check_embeddings;
 use crate::sections::server::oauth::check_oauth;
 use clients::{check_certificates, check_client_profiles, check_unique_keys};
+use cluster::check_cluster;
 use costs::{ChargedTables, check_costs};
 use listeners::check_listeners;
 use names::{
@@ -29,6 +31,7 @@ use token_checks::check_tokens;
 /// Checks all rules that involve several settings.
 pub(crate) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     check_listeners(root, reader);
+    check_cluster(root, reader);
     check_naming(root, reader);
     check_events(root, reader);
     check_audit(root, reader);

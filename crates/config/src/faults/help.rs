@@ -1,5 +1,7 @@
 //! Corrections of settings that are the same for every value.
 
+use super::cluster::ClusterFault;
+use super::issuer::IssuerFault;
 use super::problem::SettingFault;
 use super::url::UrlFault;
 
@@ -100,6 +102,7 @@ impl SettingFault {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
+            Self::Cluster(problem) => problem.help(),
             Self::Embeddings(problem) => problem.help(),
             Self::Issuer(problem) => problem.help(),
             Self::Oauth(problem) => problem.help(),
@@ -133,6 +136,30 @@ impl SettingFault {
             Self::ShortChainKey | Self::ShortVaultKey => "create one: openssl rand -hex 32",
             _ => "see docs/configuration.md",
         }
+    }
+
+    /// Returns true if the problem depends on the other contents of the table: if the text does not
+    /// parse, the report may be wrong.
+    pub(crate) fn needs_whole_table(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. }
+                | Self::NoTarget
+                | Self::TwoTargets
+                | Self::HostsMissing { .. }
+                | Self::ClientsMissing { .. }
+                | Self::NoKey
+                | Self::Issuer(IssuerFault::NoPublicUrl { .. })
+                | Self::NoReceiver
+                | Self::NoAuditSink
+                | Self::OtherAuditSetting { .. }
+                | Self::Unsigned
+                | Self::Cluster(
+                    ClusterFault::NoStateKeys
+                        | ClusterFault::Incomplete { .. }
+                        | ClusterFault::NoCertificates
+                )
+        )
     }
 }
 

@@ -1,6 +1,7 @@
 //! Faults of a configuration: their positions, order and rendering. The faults of single settings are
 //! here, too, so that the reader can report each without knowing its section.
 
+pub(crate) mod cluster;
 pub(crate) mod condition;
 pub(crate) mod embeddings;
 pub(crate) mod expression;

@@ -3,6 +3,7 @@
 use trunkline_core::codec::file::FileError;
 use trunkline_protocol::call::ServerNameError;
 
+use super::cluster::ClusterFault;
 use super::condition::ConditionFault;
 use super::embeddings::EmbeddingSettingsFault;
 use super::expression::ExpressionFault;
@@ -134,6 +135,9 @@ pub enum SettingFault {
     /// Code mode in a build without its feature.
     #[error("this build cannot run code")]
     UnsupportedCode,
+    /// A fault of `[cluster]`.
+    #[error(transparent)]
+    Cluster(#[from] ClusterFault),
     /// A fault of `[search.embeddings]`.
     #[error(transparent)]
     Embeddings(#[from] EmbeddingSettingsFault),
@@ -475,24 +479,5 @@ impl SettingFault {
             Self::More { .. } => "fix the faults above, then check again".into(),
             other => other.fixed_help().into(),
         }
-    }
-
-    /// Returns true if the problem depends on the other contents of the table: if the text does not
-    /// parse, the report may be wrong.
-    pub(crate) fn needs_whole_table(&self) -> bool {
-        matches!(
-            self,
-            Self::Missing { .. }
-                | Self::NoTarget
-                | Self::TwoTargets
-                | Self::HostsMissing { .. }
-                | Self::ClientsMissing { .. }
-                | Self::NoKey
-                | Self::Issuer(IssuerFault::NoPublicUrl { .. })
-                | Self::NoReceiver
-                | Self::NoAuditSink
-                | Self::OtherAuditSetting { .. }
-                | Self::Unsigned
-        )
     }
 }

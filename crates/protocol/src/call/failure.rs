@@ -230,6 +230,12 @@ pub enum Failure {
     /// The gateway is stopping.
     #[error("the gateway is shutting down")]
     Draining,
+    /// The replica that has the session was lost during the request.
+    #[error(
+        "the gateway replica with this session was lost during the request, which may have been \
+         served: check before you repeat it"
+    )]
+    ReplicaLost,
     /// The gateway that `trunkline stdio --connect` connects to does not
     /// answer.
     #[error("no response from the gateway: {0}")]

@@ -131,7 +131,8 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::OverLimit { .. } => Failure::AnswerDropped { limit: "unread_each" },
         Failure::AnswerDropped { .. } => Failure::AuditUnavailable,
         Failure::AuditUnavailable => Failure::Draining,
-        Failure::Draining => GatewayFault::Transport(ServerFault::Unreachable).into(),
+        Failure::Draining => Failure::ReplicaLost,
+        Failure::ReplicaLost => GatewayFault::Transport(ServerFault::Unreachable).into(),
         Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
         Failure::ServerDown { .. } => Failure::LoginNeeded {
             server: server(),

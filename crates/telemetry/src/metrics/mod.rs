@@ -15,6 +15,7 @@
 //! and the OTLP push reads the same histograms that `/metrics` shows.
 
 mod audit_counts;
+mod cluster_counts;
 mod entries;
 mod event_counts;
 mod expiry_times;
@@ -45,6 +46,7 @@ use failure_counts::FailureCounts;
 use operation::OperationTable;
 
 pub use audit_counts::{AuditCounts, AuditFate};
+pub use cluster_counts::{ClusterCounts, ForwardResult};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use expiry_times::{ExpiryTime, ExpiryTimes};
@@ -75,6 +77,7 @@ pub struct Metrics {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
     events: EventCounts,
     audit: AuditCounts,
+    cluster: ClusterCounts,
     sinks: SinkLevels,
     expiries: ExpiryTimes,
     config_loaded: Gauge<f64, AtomicU64>,
@@ -128,6 +131,7 @@ impl Metrics {
             reloads: Family::default(),
             events: EventCounts::default(),
             audit: AuditCounts::default(),
+            cluster: ClusterCounts::default(),
             sinks: SinkLevels::default(),
             expiries: ExpiryTimes::default(),
             config_loaded: Gauge::default(),
@@ -196,6 +200,11 @@ impl Metrics {
     /// Counts a configuration reload.
     pub fn count_reload(&self, outcome: ReloadOutcome) {
         self.reloads.get_or_create(&[("outcome", outcome.label())]).inc();
+    }
+
+    /// The counts of requests between replicas.
+    pub fn cluster_counts(&self) -> &ClusterCounts {
+        &self.cluster
     }
 
     /// The counts of audit records.
@@ -389,6 +398,17 @@ impl Metrics {
             "trunkline_audit_records",
             "Records of the audit log, and failed attempts to write one, by outcome",
             self.audit.family(),
+        );
+        let [forwarded, store_errors] = self.cluster.families();
+        registry.register(
+            "trunkline_forwarded_requests",
+            "Requests for Legacy sessions of other replicas, by outcome",
+            forwarded,
+        );
+        registry.register(
+            "trunkline_store_errors",
+            "Failed accesses to the store that replicas share",
+            store_errors,
         );
         registry.register(
             "trunkline_sink_up",

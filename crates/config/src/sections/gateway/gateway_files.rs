@@ -25,6 +25,7 @@ impl GatewayFiles {
         let name = Path::new(&source.name).file_name().unwrap_or_default();
         let gateway = &config.gateway;
         let tls = gateway.tls.iter().map(|tls| tls.key.clone());
+        let peer_key = config.cluster.iter().filter_map(|cluster| cluster.key.clone());
         let servers = config.servers.iter().filter_map(|server| match &server.target {
             ServerKind::Http(http) => http.oauth.as_ref(),
             ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
@@ -42,7 +43,7 @@ impl GatewayFiles {
             cache_folder(surroundings),
         ];
         let files = [source.folder.join(name)].into_iter().chain(config.files.iter().cloned());
-        let files = files.chain(tls).chain(tokens.flatten().cloned());
+        let files = files.chain(tls).chain(peer_key).chain(tokens.flatten().cloned());
         Self(Arc::new(files.chain(written.into_iter().flatten()).collect()))
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod audit;
+pub(crate) mod cluster;
 pub(crate) mod discovery;
 pub(crate) mod embeddings;
 pub(crate) mod events;

@@ -5,7 +5,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
         "x = 1",
-        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, events, audit, vault, servers, tools, policy, interceptors, profiles, search, code, clients, issuers",
+        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, events, audit, vault, cluster, servers, tools, policy, interceptors, profiles, search, code, clients, issuers",
     ),
     (
         "gateway = 1",

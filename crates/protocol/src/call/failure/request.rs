@@ -29,6 +29,9 @@ pub enum RequestFault {
     /// Not a JSON-RPC message.
     #[error("{0}")]
     Frame(FrameFault),
+    /// A request at the address for replicas that no replica has forwarded.
+    #[error("this address is for other replicas of the gateway")]
+    NotForwarded,
     /// A Modern client sent a response.
     #[error(
         "unexpected response: {} clients answer in `inputResponses`",

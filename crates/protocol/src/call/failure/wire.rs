@@ -117,6 +117,7 @@ impl Failure {
                 row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "audit_unavailable")
             }
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
+            Self::ReplicaLost => row(code::SERVER_UNAVAILABLE, 502, Gateway, false, "replica_lost"),
             Self::Unreachable(_) => {
                 row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
             }

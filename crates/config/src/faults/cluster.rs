@@ -1,0 +1,50 @@
+//! The faults of `[cluster]`.
+
+/// A fault of `[cluster]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterFault {
+    /// The store's URL is not one of a Redis server.
+    #[error("not the URL of a Redis or Valkey server")]
+    StoreUrl,
+    /// The store is a sentinel, a cluster or a Unix socket.
+    #[error("this kind of store is not supported: expected one server with redis:// or rediss://")]
+    StoreKind,
+    /// The advertised address is not one.
+    #[error("not a host with a port that other replicas can connect to")]
+    Advertise,
+    /// `[gateway] state_keys` is missing.
+    #[error("`gateway.state_keys` is missing, from which the keys between replicas are derived")]
+    NoStateKeys,
+    /// A certificate, a key or a CA is missing.
+    #[error("`{missing}` is missing: `cert`, `key` and `ca` are set together")]
+    Incomplete {
+        /// The missing setting.
+        missing: &'static str,
+    },
+    /// Other machines are involved, and there are no certificates.
+    #[error("replicas or a store on other machines need `cert`, `key` and `ca`")]
+    NoCertificates,
+    /// The address of another listener.
+    #[error("`cluster.listen` is the address of another listener")]
+    SameAddress,
+}
+
+impl ClusterFault {
+    /// Returns the correction, as an imperative.
+    pub(crate) fn help(self) -> &'static str {
+        match self {
+            Self::StoreUrl => "write redis://HOST:PORT, or rediss:// for TLS",
+            Self::StoreKind => "write the URL of the primary server, or of a proxy in front of it",
+            Self::Advertise => "write an address or a name, and the port of `listen`",
+            Self::NoStateKeys => {
+                "add state_keys = [\"${file:/run/secrets/state.key}\"] to [gateway], the same on all \
+                 replicas"
+            }
+            Self::Incomplete { .. } => "add it, or remove the others",
+            Self::NoCertificates => {
+                "create a CA for the replicas alone, and a certificate for each of them"
+            }
+            Self::SameAddress => "give it a port of its own",
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Counts of requests between replicas, and of faults of their store.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+/// Result of a forwarded request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardResult {
+    /// The owner of the session has answered.
+    Answered,
+    /// The owner is gone, or cannot be reached: the session is lost.
+    OwnerGone,
+    /// The connection failed before the answer.
+    Broken,
+    /// This replica received a request that no replica has forwarded to it, and refused it.
+    Refused,
+}
+
+impl ForwardResult {
+    /// Returns the value of the label `outcome`.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::OwnerGone => "owner_gone",
+            Self::Broken => "broken",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Counters of a cluster.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterCounts {
+    forwarded: Family<[(&'static str, &'static str); 1], Counter>,
+    store_errors: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl ClusterCounts {
+    /// Counts a forwarded request.
+    pub fn count_forwarded(&self, result: ForwardResult) {
+        self.forwarded.get_or_create(&[("outcome", result.label())]).inc();
+    }
+
+    /// Counts a failed access to the store.
+    pub fn count_store_error(&self) {
+        self.store_errors.get_or_create(&[("store", "replicas")]).inc();
+    }
+
+    pub(super) fn families(&self) -> [Family<[(&'static str, &'static str); 1], Counter>; 2] {
+        [self.forwarded.clone(), self.store_errors.clone()]
+    }
+}
