@@ -19,6 +19,7 @@ pub mod snapshot;
 pub mod upstream;
 pub mod policy;
 pub mod identity;
+pub mod cluster;
 #[cfg(test)]
 #[path = "../tests/support/captured_log.rs"]
 mod captured_log;

@@ -1,0 +1,316 @@
+//! The envelope of a forwarded request: a sealed, short-lived header that names its sender.
+//!
+//! It contains no identity that the owner would have to believe: it carries the client's credential
+//! and certificate, with which the owner authenticates the client itself, and the principal that the
+//! other replica found, for comparison.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use serde::{Deserialize, Serialize};
+
+use super::ReplicaId;
+use crate::call::PeerAddress;
+use crate::crypto::{SealError, Sealer, sha256};
+
+/// The header of an envelope.
+pub const ENVELOPE_HEADER: HeaderName = HeaderName::from_static("trunkline-forwarded");
+
+/// The sender of a forwarded request, as its connection and its headers identified it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    target: String,
+    /// Time since 1970, in milliseconds.
+    issued: u64,
+    nonce: String,
+    method: String,
+    path: String,
+    body: String,
+    client: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    tls: bool,
+    certificate: Option<String>,
+    principal: String,
+    credentials: Vec<(String, String)>,
+}
+
+/// Reasons to refuse the envelope of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeFault {
+    /// There is none, or more than one.
+    #[error("it has no envelope of a replica")]
+    Absent,
+    /// It cannot be opened with the shared keys.
+    #[error("its envelope was not sealed by a replica with the same keys")]
+    Forged,
+    /// It is for another replica.
+    #[error("its envelope is for another replica")]
+    OtherTarget,
+    /// It is too old, or from the future.
+    #[error("its envelope has expired, or the clocks of the replicas differ")]
+    Expired,
+    /// It was used before.
+    #[error("its envelope was used before")]
+    Replayed,
+    /// There were too many of them within a short time.
+    #[error("too many requests were forwarded")]
+    TooMany,
+    /// It is for another method, path or query.
+    #[error("its envelope is for another request")]
+    OtherRequest,
+    /// It is for another body.
+    #[error("its body is not that of the envelope")]
+    OtherBody,
+    /// The owner finds another principal.
+    #[error("its envelope is for another principal")]
+    OtherPrincipal,
+}
+
+/// The method and the target of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target.
+    pub uri: &'a Uri,
+}
+
+/// Credentials of a client, which authentication removes from a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShownCredentials(Vec<(HeaderName, HeaderValue)>);
+
+impl ShownCredentials {
+    /// Copies the headers of these names.
+    pub fn read(headers: &HeaderMap, names: &[HeaderName]) -> Self {
+        let shown = names.iter().flat_map(|name| {
+            headers.get_all(name).iter().map(|value| (name.clone(), value.clone()))
+        });
+        Self(shown.collect())
+    }
+
+    /// Keeps those that are no longer in the headers.
+    #[must_use]
+    pub fn removed_from(mut self, headers: &HeaderMap) -> Self {
+        self.0.retain(|(name, _)| !headers.contains_key(name));
+        self
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Envelope {
+    /// Creates an envelope for a request of this principal from this connection.
+    pub fn new(request: RequestLine<'_>, body: &[u8], from: PeerAddress, principal: &str) -> Self {
+        Self {
+            method: request.method.as_str().to_owned(),
+            path: path_of(request.uri).to_owned(),
+            body: BASE64.encode(sha256(body)),
+            client: Some(from.addr),
+            local: Some(from.local),
+            tls: from.tls,
+            principal: principal.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the client's certificate, in DER.
+    #[must_use]
+    pub fn with_certificate(mut self, der: Option<&[u8]>) -> Self {
+        self.certificate = der.map(|der| BASE64.encode(der));
+        self
+    }
+
+    /// Adds the credentials that authentication has removed.
+    #[must_use]
+    pub fn with_credentials(mut self, shown: &ShownCredentials) -> Self {
+        let shown = shown.0.iter();
+        let shown = shown.map(|(name, value)| (name.to_string(), BASE64.encode(value.as_bytes())));
+        self.credentials = shown.collect();
+        self
+    }
+
+    /// Addresses it to a replica, at this time since 1970.
+    #[must_use]
+    pub fn addressed_to(mut self, target: ReplicaId, nonce: [u8; 16], now: Duration) -> Self {
+        self.target = target.to_string();
+        self.nonce = BASE64.encode(nonce);
+        self.issued = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Seals it as the value of its header.
+    ///
+    /// # Errors
+    /// [`SealError`].
+    pub fn seal(&self, sealer: &Sealer) -> Result<String, SealError> {
+        let text = serde_json::to_vec(self).map_err(|_| SealError)?;
+        Ok(BASE64.encode(sealer.seal(b"", text)?))
+    }
+
+    /// Opens the value of its header.
+    pub(super) fn open(sealed: &[u8], sealer: &Sealer) -> Result<Self, EnvelopeFault> {
+        let sealed = BASE64.decode(sealed).map_err(|_| EnvelopeFault::Forged)?;
+        let text = sealer.open(b"", &sealed).ok_or(EnvelopeFault::Forged)?;
+        serde_json::from_slice(&text).map_err(|_| EnvelopeFault::Forged)
+    }
+
+    /// Checks that it is for this replica, this time and this request.
+    pub(super) fn check(
+        &self,
+        own: ReplicaId,
+        request: RequestLine<'_>,
+        now: Duration,
+    ) -> Result<(), EnvelopeFault> {
+        if ReplicaId::parse(&self.target) != Some(own) {
+            return Err(EnvelopeFault::OtherTarget);
+        }
+        let issued = Duration::from_millis(self.issued);
+        let age = now.saturating_sub(issued);
+        if age > MAX_AGE + MAX_SKEW || issued.saturating_sub(now) > MAX_SKEW {
+            return Err(EnvelopeFault::Expired);
+        }
+        if self.method != request.method.as_str() || self.path != path_of(request.uri) {
+            return Err(EnvelopeFault::OtherRequest);
+        }
+        Ok(())
+    }
+
+    /// Returns its nonce.
+    pub(super) fn nonce(&self) -> [u8; 16] {
+        let nonce = BASE64.decode(&self.nonce).ok().and_then(|nonce| nonce.try_into().ok());
+        nonce.unwrap_or_default()
+    }
+
+    /// Checks that the body of the request is the one that was forwarded.
+    ///
+    /// # Errors
+    /// [`EnvelopeFault::OtherBody`].
+    pub fn covers_body(&self, body: &[u8]) -> Result<(), EnvelopeFault> {
+        let is_same = self.body == BASE64.encode(sha256(body));
+        is_same.then_some(()).ok_or(EnvelopeFault::OtherBody)
+    }
+
+    /// Checks that the owner found the same principal.
+    ///
+    /// # Errors
+    /// [`EnvelopeFault::OtherPrincipal`].
+    pub fn covers_principal(&self, principal: &str) -> Result<(), EnvelopeFault> {
+        (self.principal == principal).then_some(()).ok_or(EnvelopeFault::OtherPrincipal)
+    }
+
+    /// Returns the connection of the client; `None` if the envelope lacks it.
+    pub fn client(&self) -> Option<PeerAddress> {
+        let (addr, local) = (self.client?, self.local?);
+        Some(PeerAddress { addr, local, tls: self.tls, stdio: false })
+    }
+
+    /// Returns the client's certificate, in DER.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        BASE64.decode(self.certificate.as_ref()?).ok()
+    }
+
+    /// Puts the client's credentials back into the headers.
+    pub fn restore_credentials(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.credentials {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = BASE64.decode(value).ok().and_then(|it| HeaderValue::from_bytes(&it).ok());
+            if let (Ok(name), Some(mut value)) = (name, value) {
+                value.set_sensitive(true);
+                headers.append(name, value);
+            }
+        }
+    }
+}
+
+/// Returns path and query of a target.
+fn path_of(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", |path| path.as_str())
+}
+
+/// The age of an envelope at which it is refused, besides [`MAX_SKEW`].
+const MAX_AGE: Duration = Duration::from_secs(10);
+/// The most that the clocks of two replicas may differ.
+const MAX_SKEW: Duration = Duration::from_secs(5);
+/// The longest time between the first and the last use of an envelope.
+pub(super) const MAX_VALIDITY: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealer(purpose: &[u8]) -> Sealer {
+        Sealer::new(purpose, [&b"a shared key"[..]]).unwrap()
+    }
+
+    fn peer() -> PeerAddress {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 40_000));
+        PeerAddress { addr, local: SocketAddr::from(([10, 0, 0, 7], 443)), tls: true, stdio: false }
+    }
+
+    #[test]
+    fn an_envelope_covers_one_request_at_one_replica_for_a_short_time() {
+        let (own, sent) = (ReplicaId::new([7; 8]), Duration::from_secs(1_000));
+        let (method, uri): (_, Uri) = (Method::POST, "/mcp/p?servers=a".parse().unwrap());
+        let line = RequestLine { method: &method, uri: &uri };
+        let mut shown = HeaderMap::new();
+        shown.insert("x-api-key", "secret".parse().unwrap());
+        let shown = ShownCredentials::read(&shown, &[HeaderName::from_static("x-api-key")]);
+        let envelope = Envelope::new(line, b"body", peer(), "ci")
+            .with_certificate(Some(b"der"))
+            .with_credentials(&shown)
+            .addressed_to(own, [9; 16], sent);
+        let sealed = envelope.seal(&sealer(b"one")).unwrap();
+        assert_eq!(Envelope::open(sealed.as_bytes(), &sealer(b"two")), Err(EnvelopeFault::Forged));
+        let opened = Envelope::open(sealed.as_bytes(), &sealer(b"one")).unwrap();
+        assert_eq!(opened, envelope);
+        let second = Duration::from_secs(1);
+        for (now, expected) in [
+            (sent, Ok(())),
+            (sent + second * 15, Ok(())),
+            (sent + second * 16, Err(EnvelopeFault::Expired)),
+            (sent - second * 5, Ok(())),
+            (sent - second * 6, Err(EnvelopeFault::Expired)),
+        ] {
+            assert_eq!(opened.check(own, line, now), expected, "{now:?}");
+        }
+        let other = ReplicaId::new([8; 8]);
+        assert_eq!(opened.check(other, line, sent), Err(EnvelopeFault::OtherTarget));
+        let get = RequestLine { method: &Method::GET, ..line };
+        assert_eq!(opened.check(own, get, sent), Err(EnvelopeFault::OtherRequest));
+        let wider: Uri = "/mcp/p".parse().unwrap();
+        let wider = RequestLine { uri: &wider, ..line };
+        assert_eq!(opened.check(own, wider, sent), Err(EnvelopeFault::OtherRequest));
+        assert_eq!(opened.covers_body(b"body"), Ok(()));
+        assert_eq!(opened.covers_body(b"other"), Err(EnvelopeFault::OtherBody));
+        assert_eq!(opened.covers_principal("ci"), Ok(()));
+        assert_eq!(opened.covers_principal("desk"), Err(EnvelopeFault::OtherPrincipal));
+        assert_eq!((opened.client(), opened.nonce()), (Some(peer()), [9; 16]));
+        assert_eq!(opened.certificate().as_deref(), Some(&b"der"[..]));
+        let mut headers = HeaderMap::new();
+        opened.restore_credentials(&mut headers);
+        assert_eq!(headers["x-api-key"], "secret");
+        assert!(headers["x-api-key"].is_sensitive());
+    }
+
+    #[test]
+    fn an_envelope_that_was_changed_or_cut_is_forged() {
+        let envelope = Envelope::default().seal(&sealer(b"one")).unwrap();
+        let changed = |at: usize| {
+            let mut text = envelope.clone().into_bytes();
+            text[at] = if text[at] == b'A' { b'B' } else { b'A' };
+            text
+        };
+        let cases = (0..envelope.len()).map(changed);
+        for text in cases.chain([envelope.as_bytes()[4..].to_vec(), Vec::new()]) {
+            let fault = Envelope::open(&text, &sealer(b"one"));
+            assert_eq!(fault, Err(EnvelopeFault::Forged));
+        }
+    }
+}

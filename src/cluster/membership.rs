@@ -1,0 +1,382 @@
+//! The replicas of a cluster: each renews a lease in the store, and reads the others'.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::peer_link::PeerLinkSettings;
+use super::{ClusterStore, ClusterStoreError, PeerLink, ReplicaId, STORE_TIMEOUT, StoredValue};
+use crate::clock;
+use crate::config::PeerHost;
+use crate::crypto::Sealer;
+use crate::telemetry::log::FaultLog;
+use crate::telemetry::metrics::ClusterCounts;
+use crate::text::error_chain;
+
+/// The lease of this replica, and the other replicas.
+#[derive(Debug)]
+pub(super) struct Membership {
+    id: ReplicaId,
+    advertise: PeerHost,
+    started_at: SystemTime,
+    records: Sealer,
+    store: Arc<dyn ClusterStore>,
+    links: PeerLinkSettings,
+    counts: ClusterCounts,
+    table: Mutex<ReplicaTable>,
+}
+
+/// The keys of records, and the replica that they are for.
+pub(super) struct MembershipKeys {
+    pub(super) records: Sealer,
+    pub(super) id: ReplicaId,
+}
+
+#[derive(Debug, Default)]
+struct ReplicaTable {
+    replicas: HashMap<ReplicaId, Replica>,
+    store_error: Option<String>,
+    faults: FaultLog,
+    renewed_at: Option<SystemTime>,
+    renewals: u64,
+    digest: String,
+}
+
+/// Another replica.
+#[derive(Debug)]
+struct Replica {
+    record: ReplicaRecord,
+    link: Arc<PeerLink>,
+    /// Number of readings since the last one that had it.
+    missed: u32,
+}
+
+/// The record of a replica in the store, sealed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ReplicaRecord {
+    advertise: String,
+    /// Times since 1970, in milliseconds.
+    started: u64,
+    renewed: u64,
+    /// Number of renewals: the larger one of two records is the newer one.
+    renewals: u64,
+    digest: String,
+}
+
+/// Another replica, as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaView {
+    /// Its id.
+    pub id: ReplicaId,
+    /// The address where it is reached.
+    pub address: String,
+    /// Its start.
+    pub started_at: SystemTime,
+    /// The last renewal of its lease, by its own clock.
+    pub renewed_at: SystemTime,
+    /// True if its configuration is the same as that of this replica.
+    pub same_configuration: bool,
+}
+
+impl Membership {
+    pub(super) fn new(
+        advertise: PeerHost,
+        keys: MembershipKeys,
+        store: Arc<dyn ClusterStore>,
+        links: PeerLinkSettings,
+    ) -> Self {
+        Self {
+            id: keys.id,
+            advertise,
+            started_at: clock::wall_now(),
+            records: keys.records,
+            store,
+            links,
+            counts: ClusterCounts::default(),
+            table: Mutex::default(),
+        }
+    }
+
+    /// Counts faults of the store in `counts`.
+    pub(super) fn counting(self, counts: ClusterCounts) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Renews the lease and reads the others' at an interval, forever.
+    pub(super) async fn keep_lease(&self, digest: impl Fn() -> String) {
+        let mut every = interval(RENEWAL_INTERVAL);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.renew(digest()).await;
+        }
+    }
+
+    /// Renews the lease and reads the others' once. Without the store, the known replicas stay: their
+    /// connections show if they are gone.
+    pub(super) async fn renew(&self, digest: String) {
+        self.table.lock().digest.clone_from(&digest);
+        let renewed = timeout(STORE_TIMEOUT, self.access_store(digest)).await;
+        let renewed = renewed.unwrap_or(Err(ClusterStoreError::Timeout));
+        match renewed {
+            Ok(values) => {
+                let mut table = self.table.lock();
+                self.update(&mut table, &values);
+                if table.store_error.take().is_some() {
+                    tracing::info!("the store of the replicas can be reached again");
+                }
+                table.faults.clear();
+            }
+            Err(error) => self.note_fault(&error),
+        }
+    }
+
+    async fn access_store(&self, digest: String) -> Result<Vec<StoredValue>, ClusterStoreError> {
+        let now = clock::wall_now();
+        let renewals = self.count_renewal();
+        let record = ReplicaRecord {
+            advertise: self.advertise.to_string(),
+            started: unix_millis(self.started_at),
+            renewed: unix_millis(now),
+            renewals,
+            digest,
+        };
+        let name = self.id.to_string();
+        let sealed = record.seal(&self.records, &name)?;
+        self.store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await?;
+        self.table.lock().renewed_at = Some(now);
+        self.store.list(REPLICA_COLLECTION, MAX_REPLICAS).await
+    }
+
+    fn count_renewal(&self) -> u64 {
+        let mut table = self.table.lock();
+        table.renewals += 1;
+        table.renewals
+    }
+
+    /// Takes over the records that were read. A replica that is missing stays for as long as its lease
+    /// would: a store that was emptied knows nothing, and its replicas are alive.
+    fn update(&self, table: &mut ReplicaTable, values: &[StoredValue]) {
+        for replica in table.replicas.values_mut() {
+            replica.missed += 1;
+        }
+        let now = clock::wall_now();
+        for value in values {
+            let Some(id) = ReplicaId::parse(&value.name).filter(|id| *id != self.id) else {
+                continue;
+            };
+            let record = ReplicaRecord::open(&self.records, value);
+            let Some(record) = record.filter(|record| record.is_current(now)) else { continue };
+            match table.replicas.get_mut(&id) {
+                Some(known) if known.record.advertise == record.advertise => {
+                    // The store may return an older value.
+                    if record.renewals > known.record.renewals {
+                        known.record = record;
+                        known.missed = 0;
+                    }
+                }
+                _ => {
+                    let Some(address) = PeerHost::parse(&record.advertise) else { continue };
+                    let link = Arc::new(PeerLink::new(id, address, self.links.clone()));
+                    table.replicas.insert(id, Replica { record, link, missed: 0 });
+                }
+            }
+        }
+        table.replicas.retain(|_, replica| replica.missed <= MAX_MISSED);
+    }
+
+    fn note_fault(&self, error: &ClusterStoreError) {
+        self.counts.count_store_error();
+        let text = error_chain(error);
+        let mut table = self.table.lock();
+        let subject = "the store of the replicas";
+        let line = format!("{subject} cannot be used: {}: {text}", self.store.place());
+        if let Some(line) = table.faults.note_about(subject, &line, clock::now()) {
+            tracing::warn!("{line}");
+        }
+        table.store_error = Some(text);
+    }
+
+    /// Removes the lease.
+    pub(super) async fn leave(&self) {
+        let name = self.id.to_string();
+        let removal = self.store.remove(REPLICA_COLLECTION, &name);
+        let removed =
+            timeout(STORE_TIMEOUT, removal).await.unwrap_or(Err(ClusterStoreError::Timeout));
+        if let Err(error) = removed {
+            self.note_fault(&error);
+        }
+    }
+
+    /// Returns the connection to another replica; `None` if it is gone.
+    pub(super) fn link(&self, id: ReplicaId) -> Option<Arc<PeerLink>> {
+        self.table.lock().replicas.get(&id).map(|replica| Arc::clone(&replica.link))
+    }
+
+    /// Returns the cluster as operators see it, replicas in the order of their ids.
+    pub(super) fn view(&self) -> super::ClusterView {
+        let table = self.table.lock();
+        let view = |(id, replica): (&ReplicaId, &Replica)| ReplicaView {
+            id: *id,
+            address: replica.record.advertise.clone(),
+            started_at: from_unix_millis(replica.record.started),
+            renewed_at: from_unix_millis(replica.record.renewed),
+            same_configuration: replica.record.digest == table.digest,
+        };
+        let mut replicas: Vec<_> = table.replicas.iter().map(view).collect();
+        replicas.sort_by_key(|replica| replica.id);
+        super::ClusterView {
+            id: self.id,
+            address: self.advertise.to_string(),
+            store_error: table.store_error.clone(),
+            renewed_at: table.renewed_at,
+            replicas,
+        }
+    }
+}
+
+impl ReplicaRecord {
+    /// Seals the record under its name: a store cannot return it as that of another replica.
+    fn seal(&self, sealer: &Sealer, name: &str) -> Result<Vec<u8>, ClusterStoreError> {
+        let text = serde_json::to_vec(self).map_err(|_| ClusterStoreError::Seal)?;
+        sealer.seal(name.as_bytes(), text).map_err(|_| ClusterStoreError::Seal)
+    }
+
+    /// Opens a record; `None` if it was not sealed under its name with the shared keys.
+    fn open(sealer: &Sealer, value: &StoredValue) -> Option<Self> {
+        let text = sealer.open(value.name.as_bytes(), &value.bytes)?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Returns true if the lease has not expired. The store removes records; this refuses old ones
+    /// that a store returns all the same.
+    fn is_current(&self, now: SystemTime) -> bool {
+        let renewed = from_unix_millis(self.renewed);
+        now.duration_since(renewed).is_ok_and(|age| age <= LEASE_TIME + CLOCK_SKEW)
+            || renewed.duration_since(now).is_ok_and(|ahead| ahead <= CLOCK_SKEW)
+    }
+}
+
+fn unix_millis(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn from_unix_millis(millis: u64) -> SystemTime {
+    // A later time than this is not a time.
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(MAX_MILLIS))
+}
+
+/// Validity of a lease.
+pub const LEASE_TIME: Duration = Duration::from_secs(10);
+/// Interval of its renewals.
+pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
+/// The most that the clocks of two replicas may differ.
+const CLOCK_SKEW: Duration = Duration::from_secs(5);
+/// Readings without a replica after which it is gone: together as long as a lease.
+const MAX_MISSED: u32 = 3;
+/// The most replicas that are read.
+const MAX_REPLICAS: usize = 256;
+/// The name of the collection in the store.
+const REPLICA_COLLECTION: &str = "replicas";
+/// The end of the year 9999, in milliseconds since 1970.
+const MAX_MILLIS: u64 = 253_402_300_799_000;
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::super::MemoryStore;
+    use super::*;
+
+    fn member(number: u8, key: &str, store: &Arc<MemoryStore>) -> Membership {
+        let records = Sealer::new(b"test", [key.as_bytes()]).unwrap();
+        let keys = MembershipKeys { records, id: ReplicaId::new([number; 8]) };
+        let advertise = PeerHost::parse(&format!("127.0.0.1:{}", 7000 + u16::from(number)));
+        let links = PeerLinkSettings { tls: None, runtime: Handle::current() };
+        Membership::new(advertise.unwrap(), keys, Arc::clone(store) as _, links)
+    }
+
+    fn known(member: &Membership) -> Vec<String> {
+        member.view().replicas.iter().map(|replica| replica.address.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn replicas_with_the_same_keys_see_each_other_until_one_leaves() {
+        let store = Arc::new(MemoryStore::default());
+        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+        let stranger = member(3, "other", &store);
+        for member in [&one, &two, &stranger, &one] {
+            member.renew("digest".into()).await;
+        }
+        assert_eq!([known(&one), known(&two)], [["127.0.0.1:7002"], ["127.0.0.1:7001"]]);
+        assert!(known(&stranger).is_empty(), "its keys open no record");
+        assert!(one.view().replicas[0].same_configuration);
+        two.renew("digest".into()).await;
+        one.renew("changed".into()).await;
+        assert!(!one.view().replicas[0].same_configuration);
+        two.leave().await;
+        for reading in 0..=MAX_MISSED {
+            assert_eq!(known(&one).len(), 1, "reading {reading}");
+            one.renew("changed".into()).await;
+        }
+        assert!(known(&one).is_empty());
+        assert!(one.link(two.id).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_old_record_and_that_of_another_name_are_ignored() {
+        let store = Arc::new(MemoryStore::default());
+        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+        two.renew(String::new()).await;
+        let sealed = store.list(REPLICA_COLLECTION, 9).await.unwrap().remove(0).bytes;
+        // A store that returns the record of one replica for another.
+        store
+            .put(REPLICA_COLLECTION, &ReplicaId::new([5; 8]).to_string(), sealed, LEASE_TIME)
+            .await
+            .unwrap();
+        let old = |seconds| ReplicaRecord {
+            advertise: "127.0.0.1:7009".into(),
+            started: 0,
+            renewed: unix_millis(clock::wall_now() - Duration::from_secs(seconds)),
+            renewals: 1,
+            digest: String::new(),
+        };
+        for (number, seconds) in [(6, 14), (7, 20)] {
+            let name = ReplicaId::new([number; 8]).to_string();
+            let sealed = old(seconds).seal(&two.records, &name).unwrap();
+            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
+        }
+        one.renew(String::new()).await;
+        assert_eq!(known(&one), ["127.0.0.1:7002", "127.0.0.1:7009"]);
+        let ids: Vec<_> = one.view().replicas.iter().map(|replica| replica.id).collect();
+        assert_eq!(ids, [ReplicaId::new([2; 8]), ReplicaId::new([6; 8])]);
+    }
+
+    #[tokio::test]
+    async fn a_replica_is_kept_while_the_store_fails_or_forgets() {
+        let store = Arc::new(MemoryStore::default());
+        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+        two.renew(String::new()).await;
+        one.renew(String::new()).await;
+        store.fail(true);
+        for _ in 0..10 {
+            one.renew(String::new()).await;
+        }
+        assert_eq!(known(&one), ["127.0.0.1:7002"]);
+        assert!(one.view().store_error.is_some());
+        store.fail(false);
+        store.clear();
+        one.renew(String::new()).await;
+        assert_eq!((known(&one).len(), one.view().store_error), (1, None));
+        two.renew(String::new()).await;
+        for _ in 0..3 {
+            one.renew(String::new()).await;
+        }
+        assert_eq!(known(&one), ["127.0.0.1:7002"]);
+    }
+}

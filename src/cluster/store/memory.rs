@@ -1,0 +1,86 @@
+//! A store in memory, for tests and models.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
+use crate::clock;
+
+/// Values by collection and name.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    values: Mutex<BTreeMap<(String, String), LeasedValue>>,
+    fails: AtomicBool,
+}
+
+#[derive(Debug)]
+struct LeasedValue {
+    bytes: Vec<u8>,
+    until: Instant,
+}
+
+impl MemoryStore {
+    /// Makes every access fail, or succeed again.
+    pub fn fail(&self, fails: bool) {
+        self.fails.store(fails, Relaxed);
+    }
+
+    /// Forgets all values.
+    pub fn clear(&self) {
+        self.values.lock().clear();
+    }
+
+    fn access(&self) -> Result<(), ClusterStoreError> {
+        if self.fails.load(Relaxed) { Err(ClusterStoreError::Timeout) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl ClusterStore for MemoryStore {
+    async fn put(
+        &self,
+        collection: &str,
+        name: &str,
+        bytes: Vec<u8>,
+        lease: Duration,
+    ) -> Result<(), ClusterStoreError> {
+        self.access()?;
+        let value = LeasedValue { bytes, until: clock::now() + lease };
+        self.values.lock().insert((collection.to_owned(), name.to_owned()), value);
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        collection: &str,
+        most: usize,
+    ) -> Result<Vec<StoredValue>, ClusterStoreError> {
+        self.access()?;
+        let now = clock::now();
+        let mut values = self.values.lock();
+        values.retain(|_, value| value.until > now);
+        let listed = values
+            .iter()
+            .filter(|((of, _), value)| of == collection && value.bytes.len() <= MAX_VALUE_BYTES);
+        let value = |((_, name), value): (&(String, String), &LeasedValue)| StoredValue {
+            name: name.clone(),
+            bytes: value.bytes.clone(),
+        };
+        Ok(listed.map(value).take(most).collect())
+    }
+
+    async fn remove(&self, collection: &str, name: &str) -> Result<(), ClusterStoreError> {
+        self.access()?;
+        self.values.lock().remove(&(collection.to_owned(), name.to_owned()));
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+}

@@ -1,0 +1,71 @@
+//! The store that replicas share: collections of small values with leases.
+//!
+//! One trait with two implementations: a Redis or Valkey server, and memory for tests and models. A
+//! value is sealed by its user ([`membership`](super::membership)); names are random, or digests, so
+//! that the store learns neither names nor tokens. Every reply is bounded.
+
+mod memory;
+mod redis;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::memory::MemoryStore;
+pub use self::redis::RedisStore;
+
+/// A value of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredValue {
+    /// Its name.
+    pub name: String,
+    /// The sealed bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Reasons that an access to the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterStoreError {
+    /// The URL cannot be used.
+    #[error("its URL cannot be used")]
+    Url(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// There was no answer in time.
+    #[error("it did not answer in time")]
+    Timeout,
+    /// The server's error, or that of the connection.
+    #[error("it failed")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A value cannot be sealed.
+    #[error("a value could not be sealed")]
+    Seal,
+}
+
+/// The store.
+#[async_trait]
+pub trait ClusterStore: Send + Sync + std::fmt::Debug {
+    /// Writes a value that expires after the lease.
+    async fn put(
+        &self,
+        collection: &str,
+        name: &str,
+        bytes: Vec<u8>,
+        lease: Duration,
+    ) -> Result<(), ClusterStoreError>;
+
+    /// Returns the values of a collection, at most so many. Larger ones than [`MAX_VALUE_BYTES`] are
+    /// left out.
+    async fn list(
+        &self,
+        collection: &str,
+        most: usize,
+    ) -> Result<Vec<StoredValue>, ClusterStoreError>;
+
+    /// Removes a value.
+    async fn remove(&self, collection: &str, name: &str) -> Result<(), ClusterStoreError>;
+
+    /// Returns its address, for logs.
+    fn place(&self) -> String;
+}
+
+/// The most bytes of a value.
+pub(super) const MAX_VALUE_BYTES: usize = 4096;
