@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
     AuditStatus, DisabledStatus, EmbeddingsStatus, ExpiryStatus, InstanceStatus, IssuerStatus,
     ReloadStatus, ServerState, ServerStatus, SinkStatus, Status,
 };
+use super::{ClusterStatus, ExpiryState};
 use crate::config::AdminRole;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::upstream::hide_output;
@@ -65,6 +65,7 @@ pub(super) fn find_findings(status: &Status) -> Vec<Finding> {
     found.extend(status.servers.iter().flat_map(guard_findings));
     found.extend(status.expiries.iter().filter_map(|expiry| expiry_finding(expiry, now)));
     found.extend(status.issuers.iter().filter_map(issuer_finding));
+    found.extend(status.cluster.iter().flat_map(cluster_findings));
     found.extend(status.audit.as_ref().and_then(audit_finding));
     found.extend(status.sinks.iter().filter_map(event_finding));
     found.extend(status.embeddings.as_ref().and_then(embedding_finding));
@@ -118,6 +119,20 @@ fn reload_finding(reload: &ReloadStatus) -> Option<Finding> {
         }
     };
     Some(Finding::error("configuration", &text, &cure))
+}
+
+/// Describes a store that cannot be used, and replicas with another configuration.
+fn cluster_findings(cluster: &ClusterStatus) -> Vec<Finding> {
+    let store = cluster.store_error.as_ref().map(|error| {
+        let text = format!("the store cannot be used, and new replicas are not seen: {error}");
+        Finding::error("cluster.store", &text, "start the store, or correct its URL or network")
+    });
+    let other = cluster.replicas.iter().filter(|replica| !replica.same_configuration);
+    let other = other.map(|replica| {
+        let text = format!("the replica {} has another configuration", replica.address);
+        Finding::warning("cluster", &text, "finish the rollout, or reload the older one")
+    });
+    store.into_iter().chain(other).collect()
 }
 
 /// Describes a server that takes no calls.

@@ -22,6 +22,7 @@
 
 pub(crate) mod api;
 mod audit_log;
+mod cluster_status;
 mod configuration;
 mod definitions;
 mod expiries;
@@ -54,6 +55,7 @@ pub(crate) use api::{
     UnlistedServer,
 };
 pub use api::{AdminEntrance, refuse_admission};
+pub use cluster_status::{ClusterStatus, ReplicaStatus};
 pub use configuration::{
     AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,
     FileOnDisk, LoadedFile, PlanError, PlanSubject, ReloadAnswer, ReloadControl, ReloadRequest,

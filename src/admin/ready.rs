@@ -7,18 +7,18 @@
 //! better. A gateway without servers is ready, as configured. An issuer of tokens without known
 //! keys is reported as a reason, but does not count: it would be the same elsewhere. So is a
 //! certificate that has expired, or will do so soon, a new configuration that is not in effect, and
-//! a sink of records or events that cannot be written. A required audit log is different: without
+//! a sink of records or events that cannot be written. So is a store of replicas that cannot be used. A required audit log is different: without
 //! it requests are refused, and another replica may serve them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::ExpiryState;
 use super::expiries::describe_end;
 use super::status::{
     ExpiryStatus, GatewayState, IssuerStatus, ReloadStatus, ServerStart, ServerState, ServerStatus,
     SinkStatus, Status,
 };
+use super::{ClusterStatus, ExpiryState};
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// Time limit from the start of the process for the first verdicts of eager servers; after it, the
@@ -57,6 +57,7 @@ impl Readiness {
         reasons.extend(status.expiries.iter().filter_map(|it| expiry_reason(it, status.now)));
         let last = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
         reasons.extend(last.and_then(reload_reason));
+        reasons.extend(status.cluster.as_ref().and_then(ClusterStatus::reason));
         reasons.extend(status.sinks.iter().filter_map(sink_reason));
         let refuses = status.audit.as_ref().is_some_and(|audit| audit.refuses_requests);
         if refuses {

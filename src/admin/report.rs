@@ -36,9 +36,10 @@ use super::expiries::running_expiries;
 use super::findings::find_findings;
 use super::tools::profile_status;
 use super::{
-    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, DefinitionDigestStatus,
-    EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, IssuerStatus, KeyStatus, RefreshReport,
-    RefreshRequestError, ReloadControl, SinkStatus, Status, StatusSource, ToolsPage,
+    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, ClusterStatus,
+    DefinitionDigestStatus, EmbeddingsStatus, Expiry, ExpiryStatus, GatewayState, IssuerStatus,
+    KeyStatus, RefreshReport, RefreshRequestError, ReloadControl, SinkStatus, Status, StatusSource,
+    ToolsPage,
 };
 
 /// Reports the gateway's state on request.
@@ -171,6 +172,7 @@ impl StatusSource for StatusReport {
             connections: self.gateway.metrics.open_connections().value(),
             audit: self.gateway.audit.overview().map(audit_status),
             sinks: self.sinks().into_iter().map(sink_status).collect(),
+            cluster: self.mcp.cluster().map(|it| ClusterStatus::of(it.view(), now)),
             expiries: self.expiry_statuses(now),
             findings: Vec::new(),
             servers: snapshot

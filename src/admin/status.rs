@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ExpiryKind, ExpiryState, Finding, ProfileTokenStatus};
+use super::{ClusterStatus, ExpiryKind, ExpiryState, Finding, ProfileTokenStatus};
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// The gateway's state at one time.
@@ -38,6 +38,8 @@ pub struct Status {
     pub audit: Option<AuditStatus>,
     /// Destinations of audit records and events.
     pub sinks: Vec<SinkStatus>,
+    /// The other replicas; `None` without `[cluster]`.
+    pub cluster: Option<ClusterStatus>,
     /// Certificates, CA certificates and keys with an end, the first to end first.
     pub expiries: Vec<ExpiryStatus>,
     /// Everything that needs an operator, errors first.

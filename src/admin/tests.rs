@@ -119,6 +119,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         issuers: Vec::new(),
         audit: None,
         sinks: Vec::new(),
+        cluster: None,
         streams: 2,
         connections: 3,
         servers,

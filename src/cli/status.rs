@@ -39,6 +39,7 @@ struct StatusText {
     streams: usize,
     findings: Vec<FindingText>,
     servers: Vec<ServerLine>,
+    cluster: Option<ClusterText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,6 +61,21 @@ struct ServerLine {
     in_flight: usize,
     restarts: u32,
     since: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+struct ClusterText {
+    id: String,
+    address: String,
+    replicas: Vec<ReplicaLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReplicaLine {
+    id: String,
+    address: String,
+    lease_age: i64,
+    same_configuration: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,6 +121,9 @@ fn describe_status(status: &StatusText) -> String {
     if !status.servers.is_empty() {
         describe_servers(status, &mut text);
     }
+    if let Some(cluster) = &status.cluster {
+        describe_replicas(cluster, &mut text);
+    }
     for finding in &status.findings {
         let line = format!("{}: {}: {}", finding.level, finding.subject, finding.text);
         let _ = write!(text, "\n{}", wrap_words(&printable(&line), "  "));
@@ -134,6 +153,26 @@ fn describe_servers(status: &StatusText, text: &mut String) {
             server.restarts,
             describe_age(status.now.duration_since(server.since))
         );
+    }
+}
+
+/// Describes this replica and the others.
+fn describe_replicas(cluster: &ClusterText, text: &mut String) {
+    let addresses = cluster.replicas.iter().map(|replica| &replica.address);
+    let longest = addresses.chain([&cluster.address]).map(|it| it.chars().count()).max();
+    let width = longest.unwrap_or_default().clamp("ADDRESS".len(), MAX_NAME_CHARS);
+    text.push('\n');
+    let mut line = |id: &str, address: &str, lease: &str, configuration: &str| {
+        let address = clip_name(&printable(address), width);
+        let id = printable(id);
+        let _ = writeln!(text, "{id:16}  {address:width$}  {lease:>6}  {configuration}");
+    };
+    line("REPLICA", "ADDRESS", "LEASE", "CONFIGURATION");
+    line(&cluster.id, &cluster.address, "", "this replica");
+    for replica in &cluster.replicas {
+        let lease = describe_age(SignedDuration::from_secs(replica.lease_age));
+        let configuration = if replica.same_configuration { "the same" } else { "another" };
+        line(&replica.id, &replica.address, &lease, configuration);
     }
 }
 
@@ -209,7 +248,14 @@ mod tests {
                 { "level": "error", "subject": "servers.a", "text": text, "cure": link },
                 { "level": "warning", "subject": "x", "text": "\u{1b}[31mred", "cure": "none" }
             ],
-            "servers": [server("a"), server(&"long-name-".repeat(6))]
+            "servers": [server("a"), server(&"long-name-".repeat(6))],
+            "cluster": {
+                "id": "0123456789abcdef", "address": "10.0.0.7:7070",
+                "replicas": [{
+                    "id": "fedcba9876543210", "address": "gateway-1.".repeat(9), "lease_age": 2,
+                    "same_configuration": false
+                }]
+            }
         });
         let text = describe_status(&StatusText::deserialize(&document).unwrap());
         for line in text.lines() {
@@ -218,7 +264,10 @@ mod tests {
         }
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(
-            text.contains("ready, running for 3 h") && text.contains("  = cure: none"),
+            text.contains("ready, running for 3 h")
+                && text.contains("  = cure: none")
+                && text.contains("  this replica\n")
+                && text.contains("     2 s  another\n"),
             "{text}"
         );
     }

@@ -9,6 +9,7 @@
 
 mod access;
 mod connect;
+mod forwarding;
 mod http_sse;
 mod legacy;
 mod login;
@@ -33,14 +34,17 @@ use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::{Client, Drain, Failure, PeerAddress, RequestFault, boxed};
+use crate::cluster::Cluster;
 use crate::identity::ClientCertificate;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 use crate::shares::SharedAmount;
+use crate::telemetry::log::SharedFaultLog;
 
 use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
+use forwarding::keep_credentials;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use modern::stream_register::ListenStreams;
@@ -71,15 +75,44 @@ pub struct McpService {
     /// Memory of request bodies, by client.
     bodies: Arc<SharedAmount>,
     drain: Drain,
+    /// The other replicas; `None` without `[cluster]`.
+    cluster: Option<Arc<Cluster>>,
+    /// Refused requests of the listener for replicas, in the log.
+    peer_faults: SharedFaultLog,
 }
 
 impl McpService {
     /// Creates the endpoint of a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
-        let sessions = Sessions::start(&gateway);
+        Self::in_cluster(gateway, drain, None)
+    }
+
+    /// Creates the endpoint of one of several replicas.
+    pub fn in_cluster(
+        gateway: Arc<Gateway>,
+        drain: Drain,
+        cluster: Option<Arc<Cluster>>,
+    ) -> Arc<Self> {
+        let sessions = Sessions::start(&gateway, cluster.clone());
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         let (listeners, bodies) = (ListenStreams::default(), Arc::default());
-        Arc::new(Self { gateway, sessions, pipes, streams, listeners, bodies, drain })
+        let peer_faults = SharedFaultLog::new();
+        Arc::new(Self {
+            gateway,
+            sessions,
+            pipes,
+            streams,
+            listeners,
+            bodies,
+            drain,
+            cluster,
+            peer_faults,
+        })
+    }
+
+    /// Returns the cluster that this gateway is a replica of.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
     }
 
     /// Returns the signal for the end of streams.
@@ -134,8 +167,14 @@ impl McpService {
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
         // The listener has verified it in the handshake of the connection.
         let certificate = head.extensions.get::<Arc<ClientCertificate>>();
+        let shown = self.cluster.as_ref().and_then(|_| keep_credentials(&head));
         match self.identify_sender(endpoint, &mut head.headers, peer, certificate) {
-            Ok(from) => Ok(Authenticated { head, body, from, old }),
+            Ok(from) => {
+                if let Some(shown) = shown {
+                    head.extensions.insert(shown.removed_from(&head.headers));
+                }
+                Ok(Authenticated { head, body, from, old })
+            }
             Err(EntryRefusal::Refused(response)) => Err(Unauthenticated::Refused(response)),
             Err(EntryRefusal::Pending(wait)) => {
                 let request = Request::from_parts(head, body);
@@ -203,6 +242,19 @@ impl McpService {
     }
 
     fn answer_request(
+        self: Arc<Self>,
+        head: Parts,
+        body: Bytes,
+        from: RequestSender,
+    ) -> PendingResponse {
+        // Before anything is counted: the owner counts it.
+        match self.session_elsewhere(&head, &from.caller) {
+            Some(owner) => self.forward(owner, (head, body), from),
+            None => self.answer_here(head, body, from),
+        }
+    }
+
+    fn answer_here(
         self: Arc<Self>,
         head: Parts,
         body: Bytes,

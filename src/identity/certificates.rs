@@ -27,6 +27,7 @@ pub struct ClientCertificate {
     /// Its expiry, as time since 1970.
     expires: Duration,
     digest: KeyHash,
+    der: Box<[u8]>,
 }
 
 /// The certificate is not a valid X.509 certificate.
@@ -66,7 +67,12 @@ impl ClientCertificate {
             .collect();
         let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest = KeyHash::new(sha256(der));
-        Ok(Self { names, expires: Duration::from_secs(expires), digest })
+        Ok(Self { names, expires: Duration::from_secs(expires), digest, der: der.into() })
+    }
+
+    /// Returns the certificate in DER.
+    pub fn der(&self) -> &[u8] {
+        &self.der
     }
 
     /// Returns its expiry, as time since 1970.

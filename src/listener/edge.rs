@@ -63,6 +63,28 @@ where
     guarded_except(settings, peer, RefusalRules { pardon: admit_probe, refuse }, service)
 }
 
+/// Builds the stack for other replicas, which forward requests of their clients. There is no guard of
+/// hosts and pages: the host is the one that the client named, and its replica has admitted it.
+pub fn replicas<B>(
+    settings: LiveSettings,
+    peer: PeerAddress,
+    mcp: Arc<McpService>,
+) -> impl Edge<B, downstream::Body>
+where
+    B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+{
+    let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
+        let answer = Arc::clone(&mcp).receive_forwarded(request, peer.addr);
+        Box::pin(async move { Ok(answer.await) })
+    });
+    ServiceBuilder::new()
+        .layer(RefuseLayer::new(peer, move |request: &mut Request<B>| {
+            bound_head(request, &settings.current().limits)?;
+            refuse_ambiguous_framing(request)
+        }))
+        .service(service)
+}
+
 /// Extension of a request for a host that is not allowed: its answer must reveal no more than its
 /// status code, because the page of a rebound name can read it.
 #[derive(Debug, Clone, Copy)]

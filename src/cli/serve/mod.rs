@@ -8,10 +8,12 @@ mod audit_log;
 pub(super) mod core_dumps;
 mod event_delivery;
 mod expiry_watch;
+mod folders;
 mod memory;
 mod operator_doors;
 mod quotas;
 mod reload;
+mod replicas;
 mod server_summary;
 pub(super) mod signals;
 mod token_budgets;
@@ -32,19 +34,18 @@ use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
 use crate::clock;
-use crate::config::{Config, ConfigFaults, ConfigSource, LogFormatChoice, PinsChoice};
+use crate::config::{Config, ConfigFaults, ConfigSource, LateFault, LogFormatChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
-use crate::policy::{BaselineError, BaselineFolder, DefinitionGuard, pins_of};
+use crate::policy::{BaselineError, DefinitionGuard};
 use crate::snapshot::{DisabledAtStart, Snapshots, StartUp};
 use crate::telemetry::events::EventDelivery;
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
-use crate::text::error_chain;
-use crate::upstream::{ListStore, ServerContext, StoreSettings};
+use crate::upstream::ServerContext;
 
 use super::preview::configuration::show_configuration;
 use super::{
@@ -52,6 +53,7 @@ use super::{
     print_error, report_error,
 };
 pub(super) use audit_log::audit_settings;
+use folders::{open_baselines, with_store};
 pub use reload::Reloader;
 use reload::history::note_start;
 
@@ -87,6 +89,9 @@ pub enum ServeError {
     /// The vault cannot be read.
     #[error(transparent)]
     VaultRows(#[from] crate::oauth::vault::VaultError),
+    /// This gateway cannot be a replica.
+    #[error("[cluster]")]
+    Cluster(#[from] crate::cluster::ClusterError),
     /// The telemetry exporter cannot be started.
     #[error("telemetry")]
     Telemetry(#[from] crate::telemetry::otel::OtelError),
@@ -206,6 +211,7 @@ pub struct Running {
     expiries: JoinHandle<()>,
     quotas: Option<quotas::QuotaKeeper>,
     vault: Option<JoinHandle<()>>,
+    replica: Option<replicas::RunningReplica>,
     otel: Mutex<Option<Otel>>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
@@ -257,6 +263,7 @@ impl Running {
         let admin_socket = bind("admin.listen", doors.operators).await?;
         let command_socket = operator_doors::open_socket(&config, path);
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+        let replica = replicas::bind_replica(&config, settings.replicas, doors, &metrics).await?;
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
         let audit = audit_log::start_audit(&config, &metrics).await;
@@ -292,13 +299,16 @@ impl Running {
         }
         let (switch, draining) = drain();
         let (admin_switch, admin_draining) = drain();
-        let mcp = McpService::new(Arc::clone(&gateway), draining.clone());
+        let cluster = replica.as_ref().map(|replica| Arc::clone(&replica.cluster));
+        let mcp = McpService::in_cluster(Arc::clone(&gateway), draining.clone(), cluster);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         let expiries =
             [settings.certificates.expiries, key_expiries(&gateway.snapshots.load().config)];
         note_start(&report, path, source, expiries.concat()).await;
         let expiries = expiry_watch::watch_expiries(&report);
+        let replica =
+            replica.map(|it| it.serve(Arc::clone(&workers), &mcp, &report, draining.clone()));
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let refusals = operator_doors::report_refusals(&gateway);
@@ -335,6 +345,7 @@ impl Running {
             expiries,
             quotas,
             vault,
+            replica,
             otel: Mutex::new(otel),
             events: Arc::new(events),
             guardian,
@@ -380,6 +391,9 @@ impl Running {
         if let Some(clients) = self.client_listener {
             let _ = clients.await;
         }
+        if let Some(replica) = self.replica {
+            replica.leave().await;
+        }
         self.gateway.snapshots.stop().await;
         // The admin listener answers probes until the drain is complete.
         self.admin_switch.start(ADMIN_DRAIN);
@@ -414,38 +428,6 @@ async fn warm_up() {
     tokio::time::sleep(WARM_UP).await;
     // If there is no randomness, the first use reports it.
     let _ = tokio::task::spawn_blocking(|| aws_lc_rs::rand::fill(&mut [0; 1])).await;
-}
-
-/// Adds the store of kept lists. Without it the gateway only starts more slowly, so a fault of the
-/// store does not keep the gateway from starting.
-async fn with_store(surroundings: ServerContext, config: &Config, path: &Path) -> ServerContext {
-    let Some(folder) = config.gateway.state_dir.folder() else { return surroundings };
-    let keys = &config.gateway.state_keys;
-    let settings = StoreSettings { folder: folder.to_owned(), config: path, keys };
-    match ListStore::open(settings, &config.servers).await {
-        Ok(store) => surroundings.with_store(store),
-        Err(error) => {
-            tracing::warn!("{}", error_chain(&error));
-            surroundings
-        }
-    }
-}
-
-/// Opens the folder of accepted definitions, if the configuration has one. Without the folder every
-/// start accepts the servers' current lists; so if a server holds changes, the gateway does not
-/// start without it.
-fn open_baselines(config: &Config, path: &Path) -> Result<Option<BaselineFolder>, ServeError> {
-    let Some(folder) = config.gateway.baseline_folder() else { return Ok(None) };
-    let is_needed = config.gateway.pin_dir.is_some()
-        || config.servers.iter().any(|server| pins_of(config, server) == PinsChoice::Hold);
-    match BaselineFolder::open(folder, path) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(error) if is_needed => Err(error.into()),
-        Err(error) => {
-            tracing::warn!("definitions are not stored: {}", error_chain(&error));
-            Ok(None)
-        }
-    }
 }
 
 async fn bind(

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::call::{Client, Failure, InternalFault, Principal};
 use crate::clock;
+use crate::cluster::Cluster;
 use crate::config::LimitsConfig;
 use crate::crypto::{random_bytes, sha256};
 use crate::pipeline::Gateway;
@@ -32,6 +33,7 @@ pub(crate) struct Sessions {
     /// Bytes kept by their streams.
     held: Arc<AtomicUsize>,
     gateway: Arc<Gateway>,
+    cluster: Option<Arc<Cluster>>,
 }
 
 #[derive(Default)]
@@ -82,11 +84,12 @@ type IdlePlace = (Instant, u64);
 impl Sessions {
     /// Creates an empty table, and a task that closes sessions that were idle for too long, and
     /// those of clients that are gone.
-    pub(crate) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
+    pub(crate) fn start(gateway: &Arc<Gateway>, cluster: Option<Arc<Cluster>>) -> Arc<Self> {
         let sessions = Arc::new(Self {
             open: Mutex::default(),
             held: Arc::default(),
             gateway: Arc::clone(gateway),
+            cluster,
         });
         tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.load_count()));
         sessions
@@ -137,7 +140,7 @@ impl Sessions {
         let snapshot = self.gateway.snapshots.load();
         let limits = &snapshot.config.gateway.limits;
         let holder = Holder::identify(owner.principal(), address);
-        let id = unguessable()?;
+        let id = self.new_id(&owner)?;
         let mut open = self.lock();
         let ended = open.make_room(&holder, limits)?;
         let held = Arc::clone(&self.held);
@@ -155,6 +158,13 @@ impl Sessions {
             self.end(&ended);
         }
         Ok(session)
+    }
+
+    /// Creates an unguessable id, which names this replica if there are several.
+    fn new_id(&self, owner: &VerifiedCaller) -> Result<Arc<str>, Failure> {
+        let Some(cluster) = &self.cluster else { return unguessable() };
+        let id = cluster.new_session_id(owner.principal(), owner.endpoint());
+        Ok(id.map_err(|_| InternalFault::Random)?)
     }
 
     /// Returns the session with this id, if it is open and belongs to `who`. To other callers it

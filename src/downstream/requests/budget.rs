@@ -65,6 +65,9 @@ impl<'a> BodyBudget<'a> {
     /// the rate is refused before its body is read.
     fn count_request(&self) -> Result<Option<Failure>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
+        if self.mcp.is_counted_elsewhere(self.headers, caller) {
+            return Ok(None);
+        }
         let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());
         match admitted {
             Ok(()) => Ok(None),

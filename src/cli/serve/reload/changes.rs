@@ -32,6 +32,7 @@ impl ReloadChanges {
             ("events", old.events != new.events),
             ("audit", old.audit != new.audit),
             ("vault", old.vault != new.vault),
+            ("cluster", old.cluster != new.cluster),
             ("policy", old.policy != new.policy),
             ("search", old.search != new.search),
             ("code", old.code != new.code),
@@ -102,6 +103,11 @@ pub(super) fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
         ("log.format", old.log.format != new.log.format),
         ("telemetry", old.telemetry != new.telemetry),
         ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),
+        ("cluster", old.cluster != new.cluster),
+        (
+            "gateway.state_keys (between replicas)",
+            new.cluster.is_some() && old.gateway.state_keys != new.gateway.state_keys,
+        ),
     ];
     for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
         tracing::warn!("{key} has changed: it takes effect at the next start");

@@ -12,7 +12,9 @@ use rustls_pki_types::CertificateDer;
 use trunkline_https::is_platform_root;
 
 use crate::admin::{Expiry, ExpiryKind, wall_time};
-use crate::config::{Config, LateFault, ServerKind, TlsConfig, quote_segment};
+use crate::config::{
+    ClientCertificates, ClusterConfig, Config, LateFault, ServerKind, TlsConfig, quote_segment,
+};
 use crate::listener::{
     CertificateFault, Certificates, ChainSurroundings, TlsError, TlsFiles, are_swapped,
     inspect_authorities, inspect_chain, read_certificates,
@@ -68,6 +70,33 @@ pub(super) fn load_certificates(tls: &TlsConfig) -> Result<Certificates, LateFau
             help: help_of(&error).to_owned(),
         }
     })
+}
+
+/// Reads the certificates of the listener for other replicas, which all show one of the CA.
+///
+/// # Errors
+/// The fault of a file that cannot be used.
+pub(super) fn load_peer_certificates(
+    cluster: &ClusterConfig,
+) -> Result<Option<Certificates>, LateFault> {
+    let (Some(cert), Some(key), Some(ca)) = (&cluster.cert, &cluster.key, &cluster.ca) else {
+        return Ok(None);
+    };
+    let tls = TlsConfig {
+        cert: cert.clone(),
+        key: key.clone(),
+        client_ca: Some(ca.clone()),
+        client_certificates: ClientCertificates::Required,
+    };
+    let loaded = load_certificates(&tls).map_err(|fault| {
+        let key = match &*fault.key {
+            CERT_KEY => "cluster.cert",
+            CLIENT_CA_KEY => "cluster.ca",
+            _ => "cluster.key",
+        };
+        LateFault { key: key.to_owned(), ..fault }
+    });
+    loaded.map(Some)
 }
 
 fn swapped_fault(files: &TlsFiles) -> LateFault {

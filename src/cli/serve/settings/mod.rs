@@ -17,8 +17,8 @@ use crate::telemetry::otel::{self, Otel};
 
 use super::ServeError;
 pub(super) use certificates::judge_own;
-use certificates::load_certificates;
 pub use certificates::{CertificateRemark, CertificateReport, judge_authorities};
+use certificates::{load_certificates, load_peer_certificates};
 
 /// The settings of both listeners.
 pub struct Listeners {
@@ -26,6 +26,8 @@ pub struct Listeners {
     pub clients: Settings,
     /// The admin listener.
     pub operators: Settings,
+    /// The listener for other replicas, if there are any.
+    pub replicas: Option<Settings>,
     /// The judgement of the certificates for clients.
     pub certificates: CertificateReport,
 }
@@ -72,6 +74,7 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
             None
         }
     });
+    let replicas = replica_settings(config).map_err(|fault| faults.push(fault));
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -80,6 +83,7 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<LateFault>> {
     let certificates = own.map(|(loaded, tls)| judge_own(loaded, tls)).unwrap_or_default();
     Ok(Listeners {
         certificates,
+        replicas: replicas.ok().flatten(),
         operators: Settings {
             limits: limits.clone(),
             guard: operators,
@@ -116,6 +120,31 @@ fn limits(config: &Config) -> ConnectionLimits {
         ..ConnectionLimits::default()
     }
 }
+
+/// Builds the settings of the listener for other replicas. All clients of a replica share its
+/// connection.
+fn replica_settings(config: &Config) -> Result<Option<Settings>, LateFault> {
+    let Some(cluster) = &config.cluster else { return Ok(None) };
+    let own = limits(config);
+    let limits = ConnectionLimits {
+        connections: MAX_REPLICA_CONNECTIONS,
+        connections_each: MAX_REPLICA_CONNECTIONS,
+        header: own.header.saturating_mul(3).saturating_add(ENVELOPE_BYTES),
+        header_lines: own.header_lines + 1,
+        unread_each: own.unread,
+        h2_streams: MAX_FORWARDED_REQUESTS,
+        ..own
+    };
+    let tls = load_peer_certificates(cluster)?;
+    Ok(Some(Settings { limits, guard: Guard::default(), tls }))
+}
+
+/// Connections of other replicas, each of which has one or, after a failure, two.
+const MAX_REPLICA_CONNECTIONS: usize = 1024;
+/// Requests at a time of one replica.
+const MAX_FORWARDED_REQUESTS: u32 = 16_384;
+/// Bytes of an envelope, besides the credentials and the certificate of the client.
+const ENVELOPE_BYTES: usize = 32 << 10;
 
 /// Starts the telemetry export, if the configuration has an endpoint.
 ///

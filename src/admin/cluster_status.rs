@@ -1,0 +1,70 @@
+//! The replicas of a cluster in `/status`.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::report::time;
+use crate::cluster::{ClusterView, ReplicaView};
+use crate::text::escape_controls;
+
+/// This gateway as one of several replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ClusterStatus {
+    /// The id of this replica: random at each start.
+    pub id: String,
+    /// The address where others reach it.
+    pub address: String,
+    /// Time of the last renewal of its lease.
+    pub renewed_at: Option<Timestamp>,
+    /// The fault of the last access to the store; `None` if it succeeded.
+    pub store_error: Option<String>,
+    /// The other replicas.
+    pub replicas: Vec<ReplicaStatus>,
+}
+
+/// Another replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ReplicaStatus {
+    /// Its id.
+    pub id: String,
+    /// The address where it is reached.
+    pub address: String,
+    /// Its start.
+    pub started_at: Timestamp,
+    /// Seconds since the last renewal of its lease, by its own clock.
+    pub lease_age: i64,
+    /// True if its configuration has the same text as that of this replica.
+    pub same_configuration: bool,
+}
+
+impl ClusterStatus {
+    pub(super) fn of(view: ClusterView, now: Timestamp) -> Self {
+        Self {
+            id: view.id.to_string(),
+            address: view.address,
+            renewed_at: view.renewed_at.map(time),
+            store_error: view.store_error.map(|error| escape_controls(&error)),
+            replicas: view.replicas.into_iter().map(|it| ReplicaStatus::of(it, now)).collect(),
+        }
+    }
+
+    /// Describes a store that cannot be used. It does not make the gateway unready: it serves its own
+    /// sessions, and another replica has the same store.
+    pub(super) fn reason(&self) -> Option<String> {
+        let error = self.store_error.as_ref()?;
+        Some(format!("cluster: the store cannot be used: {error}"))
+    }
+}
+
+impl ReplicaStatus {
+    fn of(view: ReplicaView, now: Timestamp) -> Self {
+        Self {
+            id: view.id.to_string(),
+            address: view.address,
+            started_at: time(view.started_at),
+            lease_age: now.duration_since(time(view.renewed_at)).as_secs().max(0),
+            same_configuration: view.same_configuration,
+        }
+    }
+}
