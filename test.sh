@@ -121,6 +121,7 @@ lacking() { # prints the Debian packages that are missing
     command -v npm >/dev/null || echo npm
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    command -v redis-server >/dev/null || echo redis-server
     command -v valgrind >/dev/null || echo valgrind
     command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
         echo chromium-headless-shell

@@ -29,6 +29,7 @@ mod caller_headers;
 mod calls;
 mod certificates;
 mod children;
+mod cluster;
 #[cfg(feature = "code-mode")]
 mod code;
 mod confirm;

@@ -22,22 +22,26 @@ use crate::support::{Client, Gateway, Issuer, Upstream, client_table, poll_for, 
 const KEY: &str = "key-of-ci";
 const ENDED_KEY: &str = "key-of-old";
 
-/// Captures the warnings about refused logins of all gateways in this process, from now on.
-fn warnings() -> &'static NamedTempFile {
+/// Captures the warnings about refused logins, and about refused requests between replicas, of all
+/// gateways in this process, from now on.
+pub fn warnings() -> &'static NamedTempFile {
     static LOG: OnceLock<NamedTempFile> = OnceLock::new();
     LOG.get_or_init(|| {
         let log = NamedTempFile::new().unwrap();
         let writer = Arc::new(log.reopen().unwrap());
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
-        let target = "trunkline::pipeline::stores::refused_logins";
-        let only = Targets::new().with_target(target, LevelFilter::WARN);
+        let logins = "trunkline::pipeline::stores::refused_logins";
+        let replicas = "trunkline::downstream::forwarding";
+        let only = Targets::new()
+            .with_target(logins, LevelFilter::WARN)
+            .with_target(replicas, LevelFilter::WARN);
         tracing_subscriber::registry().with(layer.with_filter(only)).init();
         log
     })
 }
 
 /// Returns the captured line that contains a text.
-fn line_with(text: &str) -> Option<String> {
+pub fn line_with(text: &str) -> Option<String> {
     let log = std::fs::read_to_string(warnings().path()).unwrap();
     log.lines().find(|line| line.contains(text)).map(ToOwned::to_owned)
 }

@@ -1,0 +1,179 @@
+//! Requests at the address for replicas that no replica has forwarded.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data_encoding::BASE64URL_NOPAD;
+use http::{HeaderMap, Method, Uri};
+use serde_json::json;
+use trunkline::call::PeerAddress;
+use trunkline::clock::unix_now;
+use trunkline::cluster::{
+    ENVELOPE_HEADER, ENVELOPE_PURPOSE, Envelope, ReplicaId, RequestLine, ShownCredentials,
+};
+use trunkline::crypto::Sealer;
+
+use super::{RedisServer, STATE_KEY, forwarded, peer_address, start_replicas};
+use crate::refused_logins::{line_with, warnings};
+use crate::support::{Client, Gateway, Upstream, client_table};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// The owner of a session, and the keys of a replica that forwards requests to it.
+struct Owner {
+    id: ReplicaId,
+    address: SocketAddr,
+    keys: Sealer,
+    client: Client,
+}
+
+impl Owner {
+    async fn of(gateway: &Gateway) -> Self {
+        let status = gateway.status().await;
+        let client = Client::sessionless(gateway.running.address, "2025-11-25").key("key-one");
+        Self {
+            id: ReplicaId::parse(status["cluster"]["id"].as_str().unwrap()).unwrap(),
+            address: peer_address(gateway).await,
+            keys: keys(STATE_KEY),
+            client: client.initialized().await,
+        }
+    }
+
+    /// Returns the envelope of a ping in the session.
+    fn envelope(&self) -> Envelope {
+        let (method, uri) = (Method::POST, Uri::from_static("/mcp"));
+        let line = RequestLine { method: &method, uri: &uri };
+        let addr = SocketAddr::from(([192, 0, 2, 7], 4000));
+        let from = PeerAddress { addr, local: self.address, tls: false, stdio: false };
+        let mut shown = HeaderMap::new();
+        shown.insert("authorization", "Bearer key-one".parse().unwrap());
+        let shown = ShownCredentials::read(&shown, &[http::header::AUTHORIZATION]);
+        Envelope::new(line, PING.as_bytes(), from, "one").with_credentials(&shown)
+    }
+
+    fn seal(&self, envelope: Envelope, nonce: u8) -> String {
+        let addressed = envelope.addressed_to(self.id, [nonce; 16], unix_now());
+        addressed.seal(&self.keys).unwrap()
+    }
+
+    /// Sends a request with an envelope, and returns its status.
+    async fn send(&self, path: &str, body: &str, envelope: Option<&str>) -> u16 {
+        let sender = Client::plain(self.address).becomes(self.client.kind()).h2();
+        let ask = sender.http("POST", path).of_session().body(body);
+        let ask = ask.header("content-type", "application/json");
+        let ask = match envelope {
+            Some(envelope) => ask.header(ENVELOPE_HEADER.as_str(), envelope),
+            None => ask.header("authorization", "Bearer key-one"),
+        };
+        ask.send().await.status()
+    }
+}
+
+fn keys(secret: &str) -> Sealer {
+    Sealer::new(ENVELOPE_PURPOSE, [secret.as_bytes()]).unwrap()
+}
+
+async fn replica(upstream: &Upstream, redis: &RedisServer) -> Gateway {
+    let builder = || {
+        Gateway::with("s", upstream.http())
+            .toml(&client_table("one", "key-one", ""))
+            .toml(&client_table("two", "key-two", ""))
+    };
+    let [gateway] = start_replicas(&redis.url(), builder).await;
+    gateway
+}
+
+#[tokio::test]
+async fn only_a_valid_envelope_is_served_and_only_once() {
+    warnings();
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let gateway = replica(&upstream, &redis).await;
+    let owner = Owner::of(&gateway).await;
+    let valid = owner.seal(owner.envelope(), 1);
+    assert_eq!(owner.send("/mcp", PING, Some(&valid)).await, 200);
+    let second = Duration::from_secs(1);
+    let at = |now, nonce| owner.envelope().addressed_to(owner.id, [nonce; 16], now);
+    let sealed = |envelope: Envelope| envelope.seal(&owner.keys).unwrap();
+    let mut changed = BASE64URL_NOPAD.decode(valid.as_bytes()).unwrap();
+    *changed.last_mut().unwrap() ^= 1;
+    let other = ReplicaId::new([9; 8]);
+    let retargeted = owner.envelope().addressed_to(other, [6; 16], unix_now());
+    let foreign = owner.envelope().addressed_to(owner.id, [7; 16], unix_now());
+    let cases = [
+        ("no envelope", None, "/mcp", PING),
+        ("replayed", Some(valid.clone()), "/mcp", PING),
+        ("changed", Some(BASE64URL_NOPAD.encode(&changed)), "/mcp", PING),
+        ("forged", Some(foreign.seal(&keys("another key")).unwrap()), "/mcp", PING),
+        ("expired", Some(sealed(at(unix_now() - second * 16, 3))), "/mcp", PING),
+        ("from the future", Some(sealed(at(unix_now() + second * 6, 4))), "/mcp", PING),
+        ("retargeted", Some(sealed(retargeted)), "/mcp", PING),
+        ("another path", Some(owner.seal(owner.envelope(), 8)), "/mcp?servers=s", PING),
+        ("another body", Some(owner.seal(owner.envelope(), 9)), "/mcp", "{}"),
+    ];
+    let count = cases.len() as u64;
+    for (name, envelope, path, body) in cases {
+        assert_eq!(owner.send(path, body, envelope.as_deref()).await, 403, "{name}");
+    }
+    assert_eq!(forwarded(&gateway, "refused").await, count);
+    let line = line_with("to cluster.listen is refused").expect("a warning");
+    assert!(line.contains("a request from 127.0.0.1"), "{line}");
+    // The replica is served all the same.
+    assert_eq!(owner.send("/mcp", PING, Some(&owner.seal(owner.envelope(), 10))).await, 200);
+}
+
+#[tokio::test]
+async fn an_envelope_gives_no_identity_that_its_credential_does_not() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let gateway = replica(&upstream, &redis).await;
+    let owner = Owner::of(&gateway).await;
+    let (method, uri) = (Method::POST, Uri::from_static("/mcp"));
+    let line = RequestLine { method: &method, uri: &uri };
+    let from = PeerAddress { addr: owner.address, local: owner.address, tls: false, stdio: false };
+    let bare = |principal| Envelope::new(line, PING.as_bytes(), from, principal);
+    let shown = |key: &str| {
+        let mut shown = HeaderMap::new();
+        shown.insert("x-api-key", key.parse().unwrap());
+        ShownCredentials::read(&shown, &["x-api-key".parse().unwrap()])
+    };
+    let cases = [
+        ("without a credential", bare("one"), 401),
+        ("with a wrong key", bare("one").with_credentials(&shown("key-wrong")), 401),
+        ("with another's key", bare("one").with_credentials(&shown("key-two")), 403),
+        ("of another's session", bare("two").with_credentials(&shown("key-two")), 404),
+        ("as it should be", bare("one").with_credentials(&shown("key-one")), 200),
+    ];
+    for (nonce, (name, envelope, status)) in (1..).zip(cases) {
+        let sealed = owner.seal(envelope, nonce);
+        assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, status, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_request_is_not_forwarded_again() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let builder = || Gateway::with("s", upstream.http()).toml(&client_table("one", "key-one", ""));
+    let [a, b] = start_replicas(&redis.url(), builder).await;
+    let mut owner = Owner::of(&a).await;
+    // A session of `a` in a request that was forwarded to `b`.
+    let status = b.status().await;
+    owner.id = ReplicaId::parse(status["cluster"]["id"].as_str().unwrap()).unwrap();
+    owner.address = peer_address(&b).await;
+    let sealed = owner.seal(owner.envelope(), 1);
+    assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, 404);
+    assert_eq!(forwarded(&b, "answered").await, 0);
+    assert_eq!(owner.client.request("ping", json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_cannot_send_an_envelope_of_its_own() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let builder = || Gateway::with("s", upstream.http()).toml(&client_table("one", "key-one", ""));
+    let [a, b] = start_replicas(&redis.url(), builder).await;
+    let owner = Arc::new(Owner::of(&a).await);
+    let at_b = super::through(&b, &owner.client, Some("key-one"));
+    let ask = at_b.ask("ping", json!({})).header(ENVELOPE_HEADER.as_str(), "x");
+    assert_eq!(ask.send().await.status(), 200, "it is replaced");
+    let direct = owner.client.ask("ping", json!({})).header(ENVELOPE_HEADER.as_str(), "x");
+    assert_eq!(direct.send().await.status(), 200, "it has no meaning for clients");
+}

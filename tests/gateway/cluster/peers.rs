@@ -1,0 +1,119 @@
+//! Connections between replicas with certificates.
+
+use std::path::Path;
+
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{RedisServer, forwarded, free_port, knows, peer_address, replica_at, through};
+use crate::certificates::{ClientCa, server_certificates, trust};
+use crate::support::client::{Protocol, Trust, dial};
+use crate::support::{Client, Gateway, Upstream, client_table};
+
+/// Writes the certificates of replicas into a folder.
+fn peer_certificates(folder: &Path) -> ClientCa {
+    let ca = ClientCa::new();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    let local = SanType::DnsName("localhost".try_into().unwrap());
+    params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into()), local];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &ca.0).unwrap();
+    std::fs::write(folder.join("peer.pem"), certificate.pem()).unwrap();
+    std::fs::write(folder.join("peer.key"), key.serialize_pem()).unwrap();
+    std::fs::write(folder.join("peer-ca.pem"), ca.0.pem()).unwrap();
+    ca
+}
+
+#[tokio::test]
+async fn replicas_show_each_other_certificates_and_clients_keep_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let peers = peer_certificates(folder.path());
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let clients = ClientCa::new();
+    std::fs::write(folder.path().join("clients.pem"), clients.0.pem()).unwrap();
+    let place = folder.path().display();
+    let files = format!(
+        "cert = '{place}/peer.pem'\nkey = '{place}/peer.key'\nca = '{place}/peer-ca.pem'\n"
+    );
+    let builder = || {
+        Gateway::with("s", upstream.http())
+            .gateway(&format!(
+                "tls = {{ cert = '{place}/server.pem', key = '{place}/server.key', \
+                 client_ca = '{place}/clients.pem' }}"
+            ))
+            .toml("[clients.ci]\ncertificates = [\"CN=ci\"]\n[clients.desk]\ncertificates = [\"CN=desk\"]\n")
+            .toml("[clients.replica]\ncertificates = [\"CN=rcgen self signed cert\"]\n")
+            .toml(&client_table("key", "a-key", ""))
+    };
+    let a = replica_at(builder(), &redis.url(), free_port(), &files).start().await;
+    let b = replica_at(builder(), &redis.url(), free_port(), &files).start().await;
+    knows(&a, 1).await;
+    knows(&b, 1).await;
+    let known = trust(folder.path());
+    let client = Client::sessionless(a.running.address, "2025-11-25");
+    let client = client.tls(known.clone().showing(clients.issue("ci"))).initialized().await;
+    let at_b = through(&b, &client, None).tls(known.clone().showing(clients.issue("ci")));
+    assert_eq!(at_b.call("s__echo", json!({})).await.text(), "{}");
+    assert_eq!(forwarded(&b, "answered").await, 1);
+    let other = through(&b, &client, None).tls(known.showing(clients.issue("desk")));
+    assert_eq!(other.request("ping", json!({})).await.status, 404);
+    // The certificate of the replica is not that of its client.
+    let keyed = Client::sessionless(a.running.address, "2025-11-25").key("a-key");
+    let keyed = keyed.tls(trust(folder.path())).initialized().await;
+    let keyed = through(&b, &keyed, Some("a-key")).tls(trust(folder.path()));
+    assert_eq!(keyed.request("ping", json!({})).await.status, 200);
+    // The address for replicas.
+    let address = peer_address(&a).await;
+    let peer_ca = Trust::ca(&folder.path().join("peer-ca.pem"));
+    for (name, shown) in [
+        ("no certificate", peer_ca.clone()),
+        ("a client's", peer_ca.clone().showing(clients.issue("127.0.0.1"))),
+    ] {
+        assert!(!is_answered(address, shown).await, "{name}");
+    }
+    let known = peer_ca.showing(peers.issue("a replica"));
+    assert!(is_answered(address, known.clone()).await, "with a certificate of the CA");
+    // A certificate of a replica alone is not enough.
+    assert_eq!(forwarded(&a, "refused").await, 1);
+}
+
+/// Returns true if a request gets any answer.
+async fn is_answered(address: std::net::SocketAddr, trust: Trust) -> bool {
+    let socket = TcpStream::connect(address).await.unwrap();
+    let Ok(mut stream) = dial(socket, Protocol::Http1, trust).await else { return false };
+    let request = b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    if stream.write_all(request).await.is_err() {
+        return false;
+    }
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    answer.starts_with(b"HTTP/1.1 403 ")
+}
+
+#[tokio::test]
+async fn a_peer_file_that_cannot_be_used_is_named_by_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    peer_certificates(folder.path());
+    std::fs::write(folder.path().join("peer-ca.pem"), "nothing").unwrap();
+    let place = folder.path().display();
+    let text = format!(
+        "[gateway]\nlisten = '127.0.0.1:0'\nstate_keys = ['{}']\n[cluster]\nstore = 'redis://h'\n\
+         listen = '127.0.0.1:{}'\nadvertise = '127.0.0.1:7070'\ncert = '{place}/peer.pem'\n\
+         key = '{place}/peer.key'\nca = '{place}/peer-ca.pem'\n",
+        super::STATE_KEY,
+        free_port()
+    );
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, text).unwrap();
+    let config = trunkline::config::Config::read(
+        &trunkline::config::ConfigSource::open(&path).unwrap(),
+        &trunkline::config::SystemEnvironment,
+    );
+    let faults = trunkline::cli::serve::settings::of(&config.unwrap()).err().unwrap();
+    assert_eq!(faults[0].key, "cluster.ca", "{faults:?}");
+}
