@@ -89,7 +89,7 @@ mod tests {
 
     fn at(profile: Option<&str>, narrowing: Option<&str>) -> Endpoint {
         Endpoint {
-            profile: profile.map(|name| ProfileName::parse(name).unwrap()),
+            profile: profile.map(|name| ProfileName::new(name).unwrap()),
             narrowing: narrowing.map(Into::into),
         }
     }

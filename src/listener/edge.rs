@@ -78,9 +78,10 @@ where
         Box::pin(async move { Ok(answer.await) })
     });
     ServiceBuilder::new()
-        .layer(RefuseLayer::new(peer, move |request: &mut Request<B>| {
-            bound_head(request, &settings.current().limits)?;
-            refuse_ambiguous_framing(request)
+        .layer(RefuseLayer::new(move |request: &mut Request<B>| {
+            let bounded = bound_head(request, &settings.current().limits);
+            let checked = bounded.and_then(|()| refuse_ambiguous_framing(request));
+            checked.map_err(|refusal| answer_refused(peer, json_rpc_refusal, &refusal))
         }))
         .service(service)
 }
@@ -153,15 +154,22 @@ where
     };
     ServiceBuilder::new()
         .layer(RefuseLayer::new(move |request: &mut Request<B>| {
-            check(request).map_err(|refusal| {
-                tracing::debug!(client = %peer.addr, %refusal, "request refused");
-                Box::new(answer_refusal(refuse(&refusal), &refusal))
-            })
+            check(request).map_err(|refusal| answer_refused(peer, refuse, &refusal))
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests that
         // do not come from a page pass unchanged.
         .layer_fn(CorsForPages::new)
         .service(inner)
+}
+
+/// Logs a refused request, and returns its answer.
+fn answer_refused<R>(
+    peer: PeerAddress,
+    refuse: fn(&AdmissionError) -> Response<R>,
+    refusal: &AdmissionError,
+) -> Box<Response<R>> {
+    tracing::debug!(client = %peer.addr, %refusal, "request refused");
+    Box::new(answer_refusal(refuse(refusal), refusal))
 }
 
 /// A service at the edge: it answers every request, and its connection may clone it.

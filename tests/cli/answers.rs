@@ -295,8 +295,12 @@ fn completions_have_a_bounded_number_of_names_and_none_that_a_shell_interprets()
     let gateway = FakeGateway::start(move |_| FakeAnswer::Document(200, document.clone()));
     let config = gateway.folder().join("gateway.toml");
     let complete = ["complete", "--", "call", "-c", config.to_str().unwrap(), "tool-"];
-    let said = super::trunkline(&complete).exits_with(DONE).said();
-    assert_eq!(said.lines().count(), 10_000);
+    let mut said = String::new();
+    // A busy machine may take longer than a user waits.
+    eventually("the names are completed in time", || {
+        said = super::trunkline(&complete).exits_with(DONE).said();
+        said.lines().count() == 10_000
+    });
     assert!(said.lines().all(|name| name.starts_with("tool-") && !name.contains('$')));
 }
 

@@ -137,6 +137,8 @@ fn in_results_of_calls() {
     assert!(text.contains("the server asks for input"), "{text}");
     let error = json!({ "result": null, "error": { "code": -32602, "message": odd("error") } });
     has(&shown(error, &["call", "t"], FAILURE), &["error"]);
+    let long = json!({ "result": null, "error": { "message": "x".repeat(2 << 20) } });
+    assert!(shown(long, &["call", "t"], FAILURE).len() < (1 << 20) + 100);
     let failed = json!({ "result": { "content": [], "isError": true } });
     assert!(shown(failed, &["call", "t"], FAILURE).contains("is an error of the tool"));
 }

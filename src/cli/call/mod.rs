@@ -270,5 +270,8 @@ mod tests {
         let questions = (0..100).map(|key| (key.to_string(), question.clone())).collect();
         let text = describe_questions(&questions);
         assert!(text.contains("elicitation/create: xxx") && text.len() < 20_000, "{}", text.len());
+        let long = json!({ "method": "m".repeat(9999) });
+        let text = describe_questions(&Map::from_iter([("a".to_owned(), long)]));
+        assert!(text.len() < 2000, "{}", text.len());
     }
 }
