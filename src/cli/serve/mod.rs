@@ -34,7 +34,7 @@ use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::child::Guardian;
 use crate::clock;
-use crate::config::{Config, ConfigFaults, ConfigSource, LateFault, LogFormatChoice};
+use crate::config::{Config, ConfigFaults, ConfigSource, LogFormatChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};

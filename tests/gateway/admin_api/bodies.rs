@@ -178,7 +178,8 @@ async fn a_change_that_is_refused_is_recorded_with_its_reason() {
         ("acts-key", "/servers/s/refresh", ("sec-fetch-site", "cross-site"), "foreign_page"),
     ] {
         let seen = changes().len();
-        let asked = gateway.remote_operator().key(key).http("POST", target);
+        let operator = gateway.remote_operator().key(key);
+        let asked = operator.http("POST", target);
         let said = asked.header(header.0, header.1).send().await.said().await;
         assert!(said.status >= 400, "{target}: {said:?}");
         until(|| changes().len() > seen).await;
@@ -190,7 +191,8 @@ async fn a_change_that_is_refused_is_recorded_with_its_reason() {
     }
     // Reading changes nothing.
     let seen = changes().len();
-    let said = gateway.remote_operator().key("looks-key").http("GET", "/api/v1/audit?x=1");
-    assert!(said.send().await.said().await.status >= 400);
+    let operator = gateway.remote_operator().key("looks-key");
+    let asked = operator.http("GET", "/api/v1/audit?x=1");
+    assert!(asked.send().await.said().await.status >= 400);
     assert_eq!(changes().len(), seen);
 }

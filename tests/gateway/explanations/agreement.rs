@@ -91,7 +91,7 @@ async fn compare_policy(upstream: &Upstream, issuer: &Issuer, seed: u64) -> Vec<
             client: call.client.to_owned(),
             profile: Some(call.profile.to_owned()),
             tool: call.tool.to_owned(),
-            arguments: call.arguments.as_object().cloned(),
+            arguments: serde_json::from_str(&call.arguments.to_string()).ok(),
             token: facts.cloned(),
         };
         let explained = explain(&gateway, &query).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::resources::post;
 use super::super::with_roles;
-use crate::oauth::{agree, call as call_echo, link_in, protected};
+use crate::oauth::{agree, call as call_echo, link_in};
 use crate::support::upstream::tool;
 use crate::support::{Gateway, Said, Step, Upstream, client_table, json_lines, until, until_async};
 
