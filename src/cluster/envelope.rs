@@ -155,9 +155,9 @@ impl Envelope {
     }
 
     /// Opens the value of its header.
-    pub(super) fn open(sealed: &[u8], sealer: &Sealer) -> Result<Self, EnvelopeFault> {
-        let sealed = BASE64.decode(sealed).map_err(|_| EnvelopeFault::Forged)?;
-        let text = sealer.open(b"", &sealed).ok_or(EnvelopeFault::Forged)?;
+    pub(super) fn open(value: &[u8], sealer: &Sealer) -> Result<Self, EnvelopeFault> {
+        let bytes = BASE64.decode(value).map_err(|_| EnvelopeFault::Forged)?;
+        let text = sealer.open(b"", &bytes).ok_or(EnvelopeFault::Forged)?;
         serde_json::from_slice(&text).map_err(|_| EnvelopeFault::Forged)
     }
 

@@ -113,6 +113,7 @@ async fn a_server_that_prints_text_and_never_a_message_is_shown_with_its_first_l
         let gateway = Gateway::with("s", lines).start().await;
         let server = gateway.server("s").await;
         let error = server["last_error"]["message"].as_str().unwrap();
+        let line = line.replace('"', "\\\"");
         let expected =
             format!("no response within 1s; it printed text instead of a message: {line}");
         assert!(error.contains(&expected), "{error}");

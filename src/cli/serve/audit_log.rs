@@ -57,12 +57,12 @@ pub(super) async fn replace_audit(
 
 /// Opens the sink of a required log, and lets it take over.
 async fn switch_audit(trail: &AuditTrail, settings: AuditSettings) -> Result<(), String> {
-    let (opener, switcher) = (trail.clone(), trail.clone());
-    let opening = spawn_blocking(move || opener.prepare(settings));
-    let opened = timeout(SINK_TIMEOUT, opening).await;
-    let opened = opened.map_err(|_| format!("it does not answer within {SINK_TIMEOUT:?}"))?;
-    let opened = opened.map_err(|error| error.to_string())?;
-    let prepared = opened.map_err(|error| error_chain(&error))?;
+    let (trail, switcher) = (trail.clone(), trail.clone());
+    let preparing = spawn_blocking(move || trail.prepare(settings));
+    let tried = timeout(SINK_TIMEOUT, preparing).await;
+    let tried = tried.map_err(|_| format!("it does not answer within {SINK_TIMEOUT:?}"))?;
+    let prepared = tried.map_err(|error| error.to_string())?;
+    let prepared = prepared.map_err(|error| error_chain(&error))?;
     let switching = spawn_blocking(move || switcher.switch(prepared, SINK_TIMEOUT));
     switching.await.unwrap_or_else(|error| Err(error.to_string()))
 }

@@ -12,7 +12,10 @@ pub(crate) fn refused_certificate(error: &io::Error) -> Option<String> {
         _ => return None,
     };
     Some(match fault {
-        CertificateError::UnknownIssuer => UNKNOWN_ISSUER.to_owned(),
+        // The name of a CA proves nothing: another key may have signed.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            UNKNOWN_ISSUER.to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the client's certificate has expired".to_owned()
         }

@@ -102,6 +102,8 @@ async fn compare_policy(upstream: &Upstream, issuer: &Issuer, seed: u64) -> Vec<
         let (refused_by, is_of_user) = (explained.refused_by, call.is_of_user());
         compared.push(ComparedCall { refused_by, has_session, is_of_user });
     }
+    // Two hundred gateways at once would mostly look after themselves.
+    gateway.stop().await;
     compared
 }
 

@@ -76,7 +76,7 @@ pub(crate) async fn list_elements(request: EndpointRequest) -> EndpointAnswer {
     let metrics = Arc::clone(&request.report.gateway.metrics);
     let uses = request.report.uses.times();
     let counted_since = uses.since().unwrap_or(request.report.started_at);
-    let build = move || CatalogPage {
+    let describe_page = move || CatalogPage {
         estimate: "o200k_base; other models differ",
         counted_since,
         elements: describe_elements(&snapshot, &metrics, &places, &uses),
@@ -85,7 +85,7 @@ pub(crate) async fn list_elements(request: EndpointRequest) -> EndpointAnswer {
             .chain(disabled_servers(&snapshot))
             .collect(),
     };
-    let built = request.report.evaluations.evaluate(build).await;
+    let built = request.report.evaluations.evaluate(describe_page).await;
     let internal =
         |error: tokio::task::JoinError| ApiProblem::new(ProblemCode::Internal, error.to_string());
     let mut page = built.map_err(internal)?;

@@ -53,6 +53,7 @@ const ENDPOINTS: &[KnownEndpoint] = &[
     // A call has a record of its own kind.
     ("POST", "/calls", "operator", false),
     ("GET", "/audit", "operator", false),
+    ("GET", "/audit/live", "operator", false),
     ("POST", "/why", "operator", false),
 ];
 

@@ -193,8 +193,8 @@ fn a_prepared_log_takes_the_records_that_the_running_one_cannot_write() {
     let full = trail.prepare(file(Path::new("/dev/full"))).unwrap();
     let prepared = trail.prepare(file(&path)).unwrap();
     // It can be opened, and takes no record.
-    trail.switch(full, within).unwrap();
-    until(|| trail.reserve_room().is_err());
+    assert!(trail.switch(full, within).unwrap_err().contains("No space left"));
+    assert!(trail.reserve_room().is_err());
     trail.switch(prepared, within).unwrap();
     assert!(trail.reserve_room().is_ok());
     until(|| lines(&path).len() == 1);

@@ -152,14 +152,14 @@ pub(crate) fn list_clients(request: &EndpointRequest) -> EndpointAnswer {
     let users = issuers.map(|issuer| Principal::User(format!("{}:*", issuer.name.as_str()).into()));
     let groups = std::iter::once(Principal::Anonymous).chain(users);
     let mut recent = Vec::new();
-    let mut listening = request.report.mcp.listening_clients();
+    let mut unmatched = request.report.mcp.listening_clients();
     for sighting in request.report.gateway.seen_clients() {
-        let open = listening.iter().position(|overview| overview.client == sighting.client);
-        let streams = open.map_or(0, |place| listening.remove(place).streams);
+        let open = unmatched.iter().position(|overview| overview.client == sighting.client);
+        let streams = open.map_or(0, |place| unmatched.remove(place).streams);
         let times = [sighting.first_at, sighting.last_at].map(time);
         recent.push(recent_client(&snapshot, sighting.client, streams, times));
     }
-    for ListenOverview { client, streams, .. } in listening {
+    for ListenOverview { client, streams, .. } in unmatched {
         recent.push(recent_client(&snapshot, client, streams, [None, None]));
     }
     answer(&ClientsPage {
