@@ -9,7 +9,7 @@ use std::sync::Arc;
 use data_encoding::BASE64URL_NOPAD;
 
 use super::{ClusterError, ReplicaId};
-use crate::call::{Endpoint, Principal};
+use crate::call::{Endpoint, Principal, ProfileName};
 use crate::crypto::{NONCE_LEN, Sealer, random_bytes};
 
 /// Creates and opens ids.
@@ -61,7 +61,7 @@ fn bind(principal: &Principal, endpoint: &Endpoint) -> Vec<u8> {
         Principal::User(_) => b'u',
     };
     let mut bound = vec![kind];
-    let profile = endpoint.profile.as_ref().map(|profile| profile.as_str());
+    let profile = endpoint.profile.as_ref().map(ProfileName::as_str);
     for part in [Some(principal.as_str()), profile, endpoint.narrowing.as_deref()] {
         bound.push(u8::from(part.is_some()));
         let part = part.unwrap_or_default();
@@ -80,7 +80,6 @@ const ENCODED_BYTES: usize =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::ProfileName;
 
     fn ids(own: u8) -> SessionIds {
         let sealer = Sealer::new(b"test", [&b"a shared key"[..]]).unwrap();

@@ -81,7 +81,7 @@ where
         .layer(RefuseLayer::new(move |request: &mut Request<B>| {
             let bounded = bound_head(request, &settings.current().limits);
             let checked = bounded.and_then(|()| refuse_ambiguous_framing(request));
-            checked.map_err(|refusal| answer_refused(peer, json_rpc_refusal, &refusal))
+            checked.map_err(|refusal| answer_refused(peer, json_rpc_refusal, &refusal).into())
         }))
         .service(service)
 }
@@ -154,7 +154,7 @@ where
     };
     ServiceBuilder::new()
         .layer(RefuseLayer::new(move |request: &mut Request<B>| {
-            check(request).map_err(|refusal| answer_refused(peer, refuse, &refusal))
+            check(request).map_err(|refusal| answer_refused(peer, refuse, &refusal).into())
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests that
         // do not come from a page pass unchanged.
@@ -167,9 +167,9 @@ fn answer_refused<R>(
     peer: PeerAddress,
     refuse: fn(&AdmissionError) -> Response<R>,
     refusal: &AdmissionError,
-) -> Box<Response<R>> {
+) -> Response<R> {
     tracing::debug!(client = %peer.addr, %refusal, "request refused");
-    Box::new(answer_refusal(refuse(refusal), refusal))
+    answer_refusal(refuse(refusal), refusal)
 }
 
 /// A service at the edge: it answers every request, and its connection may clone it.

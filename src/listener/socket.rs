@@ -72,7 +72,10 @@ pub struct Listener {
 
 /// Receives the reasons for which connections were refused for their certificate.
 #[derive(Clone)]
-pub struct CertificateRefusals(Arc<dyn Fn(IpAddr, &str) + Send + Sync>);
+pub struct CertificateRefusals(Arc<RefusalReceiver>);
+
+/// Receives the address of a client, and a reason.
+type RefusalReceiver = dyn Fn(IpAddr, &str) + Send + Sync;
 
 impl CertificateRefusals {
     /// Calls `receive` with the address of each such client, and the reason.

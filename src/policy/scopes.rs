@@ -50,6 +50,9 @@ impl ScopeRules {
     }
 
     /// Checks the scopes of a profile.
+    ///
+    /// # Errors
+    /// The missing scopes.
     pub fn check_entry(
         &self,
         caller: ScopedCaller<'_>,

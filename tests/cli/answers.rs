@@ -1,8 +1,7 @@
 //! Commands beside a gateway that refuses, answers something else, or nothing: exit codes and bounds.
 
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -181,15 +180,6 @@ fn numbers_reach_the_gateway_with_all_their_digits() {
     }
     gateway.asked(&["call", "t", "--json-arguments", object]).exits_with(UNREACHABLE);
     assert!(gateway.requests().pop().unwrap().contains(&format!("\"arguments\":{object}")));
-    let record =
-        format!("{{\"id\":\"r\",\"principal\":\"c\",\"tool\":\"t\",\"arguments\":{object}}}\n");
-    let file = gateway.folder().join("audit.jsonl");
-    std::fs::write(&file, record).unwrap();
-    let recorded = FakeGateway::start_with(&format!("[audit]\nfile = {file:?}\n"), |_| {
-        FakeAnswer::Document(200, json!([]))
-    });
-    recorded.asked(&["why", "--from-audit", "r"]).exits_with(UNREACHABLE);
-    assert!(recorded.requests().pop().unwrap().contains(&format!("\"arguments\":{object}")));
 }
 
 #[test]
@@ -211,7 +201,7 @@ fn numbers_of_an_answer_keep_all_their_digits() {
     contains_all(&failed.0.stdout, &[digits]);
     contains_all(&failed.0.stderr, &["trunkline: no"]);
     let records = answer(format!(
-        "{{\"records\":[{{\"seq\":1,\"arguments\":{{\"id\":{digits}}}}}],\"next\":null,\"newest\":1}}"
+        "{{\"records\":[{{\"seq\":1,\"arguments\":{{\"id\":{digits}}}}}],\"next\":null,\"newest\":1,\"oldest_at\":null,\"unreadable_lines\":0}}"
     ));
     for command in ["show", "tail"] {
         records.asked(&["audit", command, "--json"]).exits_with(DONE).prints(&[digits]);
@@ -221,7 +211,8 @@ fn numbers_of_an_answer_keep_all_their_digits() {
 #[test]
 fn a_rollback_applies_exactly_the_plan_that_it_has_shown() {
     let consequences = json!({
-        "added": [], "restarted": [], "removed": [], "clients": [], "profiles": [], "weakened": []
+        "added": [], "restarted": [], "removed": [], "clients": [], "users_of": [],
+        "profiles": [], "weakened": []
     });
     let plan = |digest: Value| {
         json!({
@@ -334,7 +325,7 @@ fn a_follower_ends_with_the_reader_of_its_output() {
     let gateway = FakeGateway::start(move |_| FakeAnswer::Stream(line.clone()));
     assert_eq!(with_head(&gateway, "logs -f"), DONE);
     let record = json!({ "seq": 1, "event": "call", "reason": "x".repeat(1 << 17) });
-    let page = json!({ "records": [record, record], "next": null, "newest": 1 });
+    let page = json!({ "records": [record, record], "next": null, "newest": 1, "oldest_at": null, "unreadable_lines": 0 });
     let gateway = FakeGateway::start(move |_| FakeAnswer::Document(200, page.clone()));
     assert_eq!(with_head(&gateway, "audit tail -f --json"), DONE);
 }
@@ -346,7 +337,10 @@ fn records_are_collected_from_pages_and_shown_in_their_order() {
         let record = |number: &i32| json!({ "seq": number, "event": "call" });
         let next = if numbers.len() > 1 { json!("9-9") } else { Value::Null };
         let records: Vec<_> = numbers.iter().map(record).collect();
-        FakeAnswer::Document(200, json!({ "records": records, "next": next, "newest": 4 }))
+        let rest = json!({ "oldest_at": null, "unreadable_lines": 0, "newest": 4 });
+        let mut page = json!({ "records": records, "next": next });
+        page.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        FakeAnswer::Document(200, page)
     });
     let shown = gateway.asked(&["audit", "show", "-n", "3", "--json"]).exits_with(DONE).said();
     let numbers: Vec<_> =
@@ -355,28 +349,6 @@ fn records_are_collected_from_pages_and_shown_in_their_order() {
     let requests = gateway.requests();
     assert!(requests[0].contains("limit=3") && !requests[0].contains("cursor"), "{requests:?}");
     assert!(requests[1].contains("limit=1&cursor=9-9"), "{requests:?}");
-}
-
-#[test]
-fn a_tail_continues_after_the_newest_record_and_begins_anew_in_another_log() {
-    let turn = AtomicUsize::new(0);
-    let gateway = FakeGateway::start(move |_| {
-        let newest = [5, 2, 2, 2][turn.fetch_add(1, Ordering::Relaxed).min(3)];
-        FakeAnswer::Document(200, json!({ "records": [], "next": null, "newest": newest }))
-    });
-    let config = gateway.folder().join("gateway.toml");
-    let mut tail = Command::new(TRUNKLINE);
-    tail.args(["audit", "tail", "-f", "-c", config.to_str().unwrap()]).stdout(Stdio::null());
-    let mut tail = tail.spawn().unwrap();
-    eventually("it has asked four times", || gateway.requests().len() >= 4);
-    tail.kill().unwrap();
-    tail.wait().unwrap();
-    let requests = gateway.requests();
-    for (place, after) in [(0, None), (1, Some("after=5")), (2, None), (3, Some("after=2"))] {
-        let request = &requests[place];
-        assert_eq!(request.contains("after="), after.is_some(), "{place}: {requests:?}");
-        assert!(after.is_none_or(|after| request.contains(after)), "{place}: {requests:?}");
-    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use serde_json::json;
 use trunkline::crypto::sha256;
 
 use super::process::{Process, eventually};
+use super::running::beside;
 use super::{CONFIG_FAULT, DONE, Ran, contains_all, file, trunkline};
 
 /// A folder with a configuration and its certificates.
@@ -279,18 +280,16 @@ fn check_warns_of_ends_that_the_running_gateway_knows() {
     std::fs::write(&config, text).unwrap();
     let warning =
         format!("issuers.idp: the certificate of a key expires in 10 days, on {}", midnight_in(10));
-    let warns = || {
-        let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
-        String::from_utf8_lossy(&ran.0.stderr).contains(&warning)
-    };
-    assert!(warns(), "from the file");
+    let warns = |ran: Ran| String::from_utf8_lossy(&ran.0.stderr).contains(&warning);
+    let check = ["check", "--config", &config];
+    assert!(warns(trunkline(&check).exits_with(DONE)), "from the file");
     let gateway = Process::start_with(site.folder, Path::new(&config), &[]);
     eventually("the keys are read", || {
         gateway.status()["expiries"].to_string().contains("issuers.idp")
     });
     // The gateway keeps the certificate that it has read.
     std::fs::write(gateway.folder().join("keys.json"), keys(&[])).unwrap();
-    assert!(warns(), "from the gateway");
+    assert!(warns(beside(&gateway, &check).exits_with(DONE)), "from the gateway");
 }
 
 #[test]

@@ -178,16 +178,20 @@ fn plan() -> Value {
         "consequences": {
             "added": [odd("added")], "restarted": [server("restarted")],
             "removed": [server("removed")], "clients": [client],
+            "users_of": [odd("users")],
             "profiles": [{ "profile": odd("tokens"), "before": 1, "after": null }],
             "weakened": [odd("weaker")]
         },
         "calls": {
-            "unchanged": 0, "changed": [changed], "without_arguments": 1, "without_token": 1
+            "unchanged": 0, "changed": [changed], "without_arguments": 1, "without_token": 1,
+            "without_tool": 1, "unreadable_files": [odd("file")], "unreadable_lines": 1
         }
     })
 }
 
-const PLAN_LABELS: [&str; 14] = [
+const PLAN_LABELS: [&str; 16] = [
+    "users",
+    "file",
     "client",
     "profile",
     "gained",
@@ -320,8 +324,8 @@ fn listing(unlisted: Value) -> Value {
             "listed": [{ "name": odd("tool"), "signature": odd("signature"), "tokens": 9 }]
         }],
         "servers": [
-            { "name": odd("server"), "tools": 2, "tokens": 9 },
-            { "name": "other", "tools": 0, "tokens": 0 }
+            { "name": odd("server"), "tools": 2, "tokens": 9, "denied": [] },
+            { "name": "other", "tools": 0, "tokens": 0, "denied": [] }
         ],
         "tools": [{
             "name": odd("tool"), "server": odd("server"), "native": odd("native"), "tokens": 9
@@ -367,7 +371,9 @@ fn in_audit_records() {
         "tool": odd("tool"), "server": odd("server"), "decision": odd("decision"),
         "rule": odd("rule"), "reason": odd("reason")
     });
-    let page = json!({ "records": [record], "next": null, "newest": 1 });
+    let page = json!({
+        "records": [record], "next": null, "newest": 1, "oldest_at": null, "unreadable_lines": 0
+    });
     for command in ["show", "tail"] {
         let text = shown(page.clone(), &["audit", command], DONE);
         has(&text, &["event", "principal", "tool", "server", "decision", "rule", "reason"]);

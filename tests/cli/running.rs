@@ -308,7 +308,7 @@ fn a_recorded_call_is_explained_with_its_decision_then_and_the_arguments_that_ar
         found.is_some()
     });
     why(&found.unwrap()).exits_with(FAILURE).prints(&[
-        "Recorded: refused by limit server:clock (over_limit) at ",
+        "Recorded: refused by limit server:clock (over_limit) at\n",
         "→ refused rates",
         "The call is refused by: rates.",
     ]);

@@ -159,7 +159,7 @@ fn a_pipe_and_a_missing_file_have_no_records() {
     assert!(made.success());
     fs::write(&files[2], record(1)).unwrap();
     // Opening the pipe would wait for a writer.
-    let (done, waits) = std::sync::mpsc::channel();
+    let (done, waits) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let _ = done.send(read_page(&files, &AuditFilter::default(), None, LIMITS));
     });

@@ -97,9 +97,9 @@ pub(super) fn tail_records(args: &TailArgs) -> ExitCode {
 impl RecordQuery {
     /// Returns the newest records that match, in their order. Goes on with further pages until there
     /// are enough.
-    fn find_records<'a>(
+    fn find_records(
         &self,
-        more: &[(&'a str, Option<String>)],
+        more: &[(&str, Option<String>)],
         wanted: usize,
     ) -> Result<Vec<Box<RawValue>>, ExitCode> {
         let gateway = self.gateway.clone().or_file(self.file.clone());
@@ -162,13 +162,13 @@ impl RecordQuery {
     }
 
     fn describe(&self, records: &[Box<RawValue>]) -> String {
-        let line = |record: &Box<RawValue>| {
+        let line = |record: &RawValue| {
             if self.json {
                 return escape_json(record.get()) + "\n";
             }
             describe_record(&serde_json::from_str(record.get()).unwrap_or_default())
         };
-        records.iter().map(line).collect()
+        records.iter().map(|record| line(record)).collect()
     }
 }
 

@@ -14,12 +14,12 @@ pub(super) fn ask_ends(path: &Path) -> Vec<Expiry> {
     let asked = gateway.request_within(&GatewayRequest::get("/status"), STATUS_PATIENCE);
     // Most checks are made while no gateway runs.
     let Ok(status) = asked else { return Vec::new() };
-    let all = status["expiries"].as_array().into_iter().flatten();
+    let all = status.get("expiries").and_then(Value::as_array).into_iter().flatten();
     all.filter_map(read_end).collect()
 }
 
 fn read_end(expiry: &Value) -> Option<Expiry> {
-    let text = |member: &str| expiry[member].as_str();
+    let text = |member: &str| expiry.get(member).and_then(Value::as_str);
     let known = [ExpiryKind::Grant, ExpiryKind::ProviderSecret, ExpiryKind::IssuerKey];
     let kind = known.into_iter().find(|kind| text("kind") == Some(kind.label()))?;
     Some(Expiry {

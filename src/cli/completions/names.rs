@@ -129,9 +129,9 @@ fn find_positional(command: &Command, place: usize) -> Option<&Arg> {
 /// Returns the kind of the names of an argument.
 fn kind_of(command: &Command, argument: &Arg) -> Option<NameKind> {
     let kind = match (command.get_name(), argument.get_id().as_str()) {
-        ("add" | "try" | "export" | "cert" | "key" | "openapi", "name" | "client") => return None,
-        // The name that the server itself gives the tool, which only a started server tells.
-        ("test", "tool") => return None,
+        // `test` needs the name that the server itself gives the tool.
+        ("add" | "try" | "export" | "cert" | "key" | "openapi", "name" | "client")
+        | ("test", "tool") => return None,
         (_, "profile") => NameKind::Profiles,
         (_, "server") | ("remove", "name") => NameKind::Servers,
         (_, "tool") => NameKind::Tools,

@@ -247,19 +247,10 @@ impl Running {
     ) -> Result<Self, ServeError> {
         let ReadFile { source, mut config } = file;
         memory::log_reduced(&memory::fit_control_group(&mut config));
-        audit_log::check_standard_output(&config, doors).map_err(ServeError::Settings)?;
-        let settings = settings::of(&config)
-            .map_err(|faults| ServeError::Faults(ConfigFaults::of_late(&source, faults)))?;
-        for fault in &settings.certificates.faults {
-            tracing::error!("{fault}");
-        }
+        let settings = read_settings(&source, &config, doors)?;
         // Sockets first: two gateways on one address must not both start servers.
         let socket = bind("gateway.listen", doors.clients).await?;
-        let workers = match &socket {
-            Some(_) => Workers::start(config.gateway.threads).map_err(ServeError::Threads)?,
-            None => Workers::none(),
-        };
-        let workers = Arc::new(workers);
+        let workers = Arc::new(start_workers(socket.as_ref(), &config)?);
         let admin_socket = bind("admin.listen", doors.operators).await?;
         let command_socket = operator_doors::open_socket(&config, path);
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
@@ -419,6 +410,29 @@ impl Running {
         if let Some(otel) = self.otel.into_inner() {
             otel.shutdown(OTEL_PATIENCE).await;
         }
+    }
+}
+
+/// Reads the settings of the listeners, and logs the faults of their certificates.
+fn read_settings(
+    source: &ConfigSource,
+    config: &Config,
+    doors: Doors,
+) -> Result<settings::Listeners, ServeError> {
+    audit_log::check_standard_output(config, doors).map_err(ServeError::Settings)?;
+    let settings = settings::of(config)
+        .map_err(|faults| ServeError::Faults(ConfigFaults::of_late(source, faults)))?;
+    for fault in &settings.certificates.faults {
+        tracing::error!("{fault}");
+    }
+    Ok(settings)
+}
+
+/// Starts the threads that serve clients, if there is a listener for them.
+fn start_workers(socket: Option<&Listener>, config: &Config) -> Result<Workers, ServeError> {
+    match socket {
+        Some(_) => Workers::start(config.gateway.threads).map_err(ServeError::Threads),
+        None => Ok(Workers::none()),
     }
 }
 

@@ -131,7 +131,7 @@ impl Reloader {
     async fn reload_in_turn(&self, cause: &ReloadCause) -> Option<ReloadReport> {
         let before = self.report.loaded_digest();
         let applied = match self.load_files(cause).await {
-            Ok(loaded) => self.apply(loaded, cause).await,
+            Ok(loaded) => Box::pin(self.apply(loaded, cause)).await,
             Err(refusal) => Err(refusal),
         };
         let report = match applied {

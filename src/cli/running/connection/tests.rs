@@ -44,7 +44,7 @@ fn a_key_is_one_word_of_bounded_length() {
     assert_eq!(read("the-key\r\n"), Ok("the-key".to_owned()));
     let long = "x".repeat(MAX_KEY_FILE_BYTES + 1);
     for wrong in ["", " \n", "two words", "two\nlines", "k\u{e9}y", &long] {
-        assert!(read(wrong).unwrap_err().contains("key"), "{:.20}", wrong);
+        assert!(read(wrong).unwrap_err().contains("key"), "{wrong:.20}");
     }
 }
 

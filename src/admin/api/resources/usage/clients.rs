@@ -149,8 +149,9 @@ pub(crate) fn list_clients(request: &EndpointRequest) -> EndpointAnswer {
         client_details(&snapshot, client_status(&snapshot, client, &uses), client, open.count())
     });
     let issuers = snapshot.config.issuers.iter();
-    let users = issuers.map(|issuer| Principal::User(format!("{}:*", issuer.name.as_str()).into()));
-    let groups = std::iter::once(Principal::Anonymous).chain(users);
+    let issued =
+        issuers.map(|issuer| Principal::User(format!("{}:*", issuer.name.as_str()).into()));
+    let groups = std::iter::once(Principal::Anonymous).chain(issued);
     let mut recent = Vec::new();
     let mut unmatched = request.report.mcp.listening_clients();
     for sighting in request.report.gateway.seen_clients() {
