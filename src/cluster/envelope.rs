@@ -275,8 +275,8 @@ mod tests {
             (sent, Ok(())),
             (sent + second * 15, Ok(())),
             (sent + second * 16, Err(EnvelopeFault::Expired)),
-            (sent - second * 5, Ok(())),
-            (sent - second * 6, Err(EnvelopeFault::Expired)),
+            (sent.saturating_sub(second * 5), Ok(())),
+            (sent.saturating_sub(second * 6), Err(EnvelopeFault::Expired)),
         ] {
             assert_eq!(opened.check(own, line, now), expected, "{now:?}");
         }

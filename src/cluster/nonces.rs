@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_nonce_is_accepted_once_while_its_envelope_is_valid() {
         let (used, start) = (UsedNonces::default(), clock::now());
-        let late = NONCE_GENERATION - Duration::from_millis(1);
+        let late = NONCE_GENERATION.saturating_sub(Duration::from_millis(1));
         for (number, begun) in [Duration::ZERO, late, NONCE_GENERATION * 7].into_iter().enumerate()
         {
             let (nonce, now) = (nonce(number), start + begun);

@@ -134,7 +134,7 @@ struct RefusalRules<B, R> {
 fn guarded_except<B, R>(
     settings: LiveSettings,
     peer: PeerAddress,
-    rules: RefusalRules<B, R>,
+    RefusalRules { pardon, refuse }: RefusalRules<B, R>,
     inner: impl Edge<B, R, Future = EdgeFuture<R>>,
 ) -> impl Edge<B, R, Future = EdgeFuture<R>>
 where
@@ -142,7 +142,6 @@ where
     R: From<Bytes> + Default + Send + 'static,
 {
     let guard = ConnectionGuard::new(peer.local);
-    let RefusalRules { pardon, refuse } = rules;
     let check = move |request: &mut Request<B>| {
         let settings = settings.current();
         // First, because every later check reads headers.

@@ -273,11 +273,11 @@ mod tests {
         let request = request("ann", "a", address(1));
         seen.note(&request);
         let first = seen.sightings().remove(0);
-        tokio::time::advance(SEEN_TIME - NOTE_INTERVAL).await;
+        tokio::time::advance(SEEN_TIME.saturating_sub(NOTE_INTERVAL)).await;
         seen.note(&request);
         let again = seen.sightings().remove(0);
         assert_eq!(again.first_at, first.first_at);
-        tokio::time::advance(SEEN_TIME - NOTE_INTERVAL).await;
+        tokio::time::advance(SEEN_TIME.saturating_sub(NOTE_INTERVAL)).await;
         assert_eq!(seen.sightings().len(), 1, "it was noted again");
         tokio::time::advance(NOTE_INTERVAL).await;
         assert!(seen.sightings().is_empty());
