@@ -104,10 +104,12 @@ mod tests {
         let before = own.cpu();
         let spun = std::thread::spawn(|| {
             let start = trunkline_core::clock::thread_cpu_time();
-            while trunkline_core::clock::thread_cpu_time() - start < Duration::from_millis(5) {}
+            while trunkline_core::clock::thread_cpu_time().saturating_sub(start)
+                < Duration::from_millis(5)
+            {}
         });
         spun.join().unwrap();
-        assert!(own.cpu() - before >= Duration::from_millis(5));
+        assert!(own.cpu().saturating_sub(before) >= Duration::from_millis(5));
     }
 
     #[test]
