@@ -149,7 +149,7 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
     assert_eq!(&status, b"HTTP/1.1 200");
     assert!(post(gateway.address, None, &initialize).starts_with("http/1.1 503"));
     let nameless = message("initialize", json!({}));
-    assert!(post(gateway.address, None, &nameless).contains("-32602"));
+    assert!(post(gateway.address, None, &nameless).starts_with("http/1.1 200"));
     for _ in 0..2 {
         post_with("wrong-key", gateway.address, None, &initialize);
     }
