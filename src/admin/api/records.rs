@@ -104,10 +104,14 @@ fn record_change(
     answered: ChangeOutcome,
 ) {
     audit_change(trail, operator, change, answered);
-    let outcome = answered.reason.unwrap_or("done");
     let path = escape_controls(clip(change.path, MAX_RECORDED_PATH_BYTES));
     let (operator, method) = (&operator.actor, change.method);
-    tracing::info!(%operator, method, path, outcome, "changed by an operator");
+    match answered.reason {
+        None => tracing::info!(%operator, method, path, "changed by an operator"),
+        Some(outcome) => {
+            tracing::info!(%operator, method, path, outcome, "a change was not made");
+        }
+    }
 }
 
 fn audit_change(
@@ -159,7 +163,7 @@ mod tests {
         record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, outcome);
         let text = log.text();
         assert_eq!(text.lines().count(), 1, "{text}");
-        for words in ["changed by an operator", "uid 7", "POST", "unknown_server", "/servers/a"] {
+        for words in ["a change was not made", "uid 7", "POST", "unknown_server", "/servers/a"] {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(!text.contains('\u{1b}') && !text.contains("end"), "{text}");

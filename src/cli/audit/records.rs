@@ -1,7 +1,8 @@
 //! Reads the records of an audit log, for commands that evaluate them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -10,12 +11,18 @@ use crate::config::AuditConfig;
 use crate::telemetry::audit::rotated_file;
 
 /// Returns the configured file and its rotated predecessors, newest first; `None` without a file.
-/// The first may not exist yet.
+/// The first may not exist yet. A pipe is left out: reading it would take records from its reader,
+/// and never end.
 pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
     let file = audit.file.as_ref()?;
     let earlier = (1..=audit.keep).map(|number| rotated_file(file, number));
     let earlier = earlier.take_while(|path| path.exists());
-    Some([file.clone()].into_iter().chain(earlier).collect())
+    let files = [file.clone()].into_iter().chain(earlier);
+    Some(files.filter(|path| !is_pipe(path)).collect())
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 /// Reads the records of a file. `see` is called for each line; `None` stands for one that is not a
@@ -45,3 +52,25 @@ pub(crate) fn read_records<T: DeserializeOwned>(
 
 /// Limit of the bytes of a line.
 const MAX_LINE_BYTES: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn a_pipe_is_no_file_to_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let files_of = |path: &Path| {
+            let bytes = format!("[audit]\nfile = {path:?}\n").into_bytes();
+            let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+            audit_files(&Config::read(&source, &SystemEnvironment).unwrap().audit)
+        };
+        assert_eq!(files_of(&pipe), Some(Vec::new()));
+        let log = folder.path().join("log");
+        assert_eq!(files_of(&log), Some(vec![log.clone()]));
+    }
+}

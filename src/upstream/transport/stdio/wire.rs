@@ -280,7 +280,8 @@ impl ChildLink {
                     Response::Result(raw) | Response::Error(raw) => raw,
                 };
                 if self.inbox.is_worth_a_warning() {
-                    tracing::warn!(server = %self.server, answer = %self.excerpt(&raw), "an answer without an id");
+                    // The field of every excerpt: viewers do not see it.
+                    tracing::warn!(server = %self.server, line = %self.excerpt(&raw), "an answer without an id");
                 }
             }
             Frame::Notification { method, params } => self.notice(method, params),
