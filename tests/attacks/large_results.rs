@@ -50,7 +50,7 @@ async fn large_results_of_one_client_delay_no_other() {
         let said = gateway.modern().key(BYSTANDER).call("s__links", json!({})).await;
         assert!(!said.is_error(), "{}", said.text());
     };
-    attack(&gateway, 8).wait_in_front_of_nobody(own).await;
+    attack(&gateway, 8).delay_no_long_call(own).await;
 }
 
 /// More than half of the permitted bytes in memory.

@@ -67,7 +67,7 @@ impl LongCalls {
     }
 
     /// Checks that a long call of the bystander does not wait for all of the attacker's.
-    pub async fn wait_in_front_of_nobody(self, own: impl Future<Output = ()>) {
+    pub async fn delay_no_long_call(self, own: impl Future<Output = ()>) {
         until(|| self.answered.load(SeqCst) > 0).await;
         let before = self.answered.load(SeqCst);
         own.await;
