@@ -12,10 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::columns::wrap_text;
-use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{
-    BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout,
-};
+use super::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
+use super::{BareFile, FAILURE_EXIT, json_text, print_error, printable, write_to_stdout};
 
 /// Show the consequences of the configuration file for the running gateway
 ///
@@ -197,11 +195,6 @@ impl ReloadText {
         let written = write_to_stdout(&json_text(document));
         if self.is_running() { written } else { FAILURE_EXIT.into_code() }
     }
-}
-
-fn report_other_version() -> ExitCode {
-    print_error("the gateway has another version: its answer cannot be read");
-    UNREACHABLE_EXIT.into_code()
 }
 
 impl PlanText {

@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 
 use super::call::pairs::{ArgumentPairs, PairError, read_pairs};
 use super::columns::wrap_text;
-use super::running::{GatewayOption, GatewayRequest, report_unanswered};
+use super::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
 use super::{
-    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, report_error,
-    write_to_stdout,
+    FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, report_error, write_to_stdout,
 };
 use recorded::LoggedRequest;
 
@@ -131,8 +130,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let Ok(explanation) = ExplanationText::deserialize(&document) else {
-        print_error("the gateway has another version: its answer cannot be read");
-        return UNREACHABLE_EXIT.into_code();
+        return report_other_version();
     };
     let was_refused = recorded.as_ref().is_some_and(LoggedRequest::is_refused);
     let is_refused = was_refused || explanation.refused_by.is_some();

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::form_urlencoded::Serializer;
 
-use crate::cli::running::{ANSWER_TIMEOUT, GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{UNREACHABLE_EXIT, print_error};
+use crate::cli::running::{
+    ANSWER_TIMEOUT, GatewayOption, GatewayRequest, report_other_version, report_unanswered,
+};
 
 /// The part of a page that commands read.
 #[derive(Debug, Deserialize)]
@@ -49,10 +50,7 @@ pub(crate) fn request_page(
     let path = query_path("/audit", query.iter().cloned());
     let document = gateway.request_as::<Box<RawValue>>(&GatewayRequest::get(&path), ANSWER_TIMEOUT);
     let document = document.map_err(|error| report_unanswered(&error))?;
-    serde_json::from_str(document.get()).map_err(|_| {
-        print_error("the gateway has another version: its answer cannot be read");
-        UNREACHABLE_EXIT.into_code()
-    })
+    serde_json::from_str(document.get()).map_err(|_| report_other_version())
 }
 
 /// Requests all pages of a filter, until `see` has enough.

@@ -12,10 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{
-    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, escape_json, print_error, printable, write_to_stdout,
-};
+use super::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
+use super::{FAILURE_EXIT, WRONG_USE, escape_json, print_error, printable, write_to_stdout};
 use crate::text::clip;
 use pairs::{ArgumentPairs, read_pairs};
 
@@ -103,8 +101,7 @@ pub(super) fn call_tool(args: &CallArgs) -> ExitCode {
         Err(error) => return report_unanswered(&error),
     };
     let Ok(report) = serde_json::from_str::<ReportText>(document.get()) else {
-        print_error("the gateway has another version: its answer cannot be read");
-        return UNREACHABLE_EXIT.into_code();
+        return report_other_version();
     };
     if args.json {
         write_to_stdout(&format!(

@@ -7,8 +7,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{RecordKind, RecordText, report_other_version, time_text};
-use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
+use super::{RecordKind, RecordText, time_text};
+use crate::cli::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
 use crate::cli::{json_text, write_to_stdout};
 
 /// Calls that have ended.

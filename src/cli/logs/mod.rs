@@ -17,8 +17,10 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::columns::wrap_text;
-use super::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
-use super::{UNREACHABLE_EXIT, escape_json, json_text, print_error, printable, write_to_stdout};
+use super::running::{
+    GatewayEvent, GatewayOption, GatewayRequest, report_other_version, report_unanswered,
+};
+use super::{escape_json, json_text, print_error, printable, write_to_stdout};
 
 /// Show the log of the running gateway, or its calls, and follow them
 ///
@@ -235,11 +237,6 @@ fn follow_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
 /// Returns a time in UTC, to the second.
 fn time_text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn report_other_version() -> ExitCode {
-    print_error("the gateway has another version: its answer cannot be read");
-    UNREACHABLE_EXIT.into_code()
 }
 
 #[cfg(test)]

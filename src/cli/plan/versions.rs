@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{PlanText, ReloadText, report_other_version};
+use super::{PlanText, ReloadText};
 use crate::cli::columns::wrap_text;
-use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
+use crate::cli::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
 use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
 
 /// Show the last versions of the configuration file that were applied

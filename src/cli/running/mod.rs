@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::{BareFile, print_error, report_error};
+use super::{BareFile, UNREACHABLE_EXIT, print_error, report_error};
 use crate::admin::API_PATH;
 use connection::RunningGateway;
 pub(crate) use error::RunningGatewayError;
@@ -158,6 +158,12 @@ pub(crate) fn report_unanswered(error: &RunningGatewayError) -> ExitCode {
             error.exit().into_code()
         }
     }
+}
+
+/// Prints that an answer cannot be read, and returns the exit code.
+pub(crate) fn report_other_version() -> ExitCode {
+    print_error("the gateway has another version: its answer cannot be read");
+    UNREACHABLE_EXIT.into_code()
 }
 
 /// Time limit for an answer: a refresh waits for its server.

@@ -12,10 +12,10 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::running::{GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered};
-use super::{
-    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout,
+use super::running::{
+    GatewayOption, GatewayRequest, RunningGatewayError, report_other_version, report_unanswered,
 };
+use super::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
 use crate::config::nearest_choice;
 use server_text::ServerStateText;
 pub(super) use trial::{TestArgs, test};
@@ -140,8 +140,7 @@ fn act(target: ServerTarget, action: ServerAction, patience: StartPatience) -> E
         Err(error) => return report_refused(&error, &gateway, &server),
     };
     let Ok(state) = ServerStateText::deserialize(&document) else {
-        print_error("the gateway has another version: its answer cannot be read");
-        return UNREACHABLE_EXIT.into_code();
+        return report_other_version();
     };
     if json {
         write_to_stdout(&json_text(&document));

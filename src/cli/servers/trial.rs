@@ -11,10 +11,8 @@ use serde::Deserialize;
 use super::{report_refused, server_path};
 use crate::cli::call::pairs::{ArgumentPairs, read_pairs};
 use crate::cli::columns::wrap_text;
-use crate::cli::running::{GatewayOption, GatewayRequest};
-use crate::cli::{
-    FAILURE_EXIT, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout,
-};
+use crate::cli::running::{GatewayOption, GatewayRequest, report_other_version};
+use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
 
 /// Start a server of the running gateway a second time, list it, and call a tool if one is named
 ///
@@ -85,8 +83,7 @@ pub(crate) fn test(args: &TestArgs) -> ExitCode {
         Err(error) => return report_refused(&error, &args.gateway, &args.server),
     };
     let Ok(report) = TrialText::deserialize(&document) else {
-        print_error("the gateway has another version: its answer cannot be read");
-        return UNREACHABLE_EXIT.into_code();
+        return report_other_version();
     };
     let text = if args.json { json_text(&document) } else { report.describe() };
     let written = write_to_stdout(&text);
