@@ -406,7 +406,7 @@ const WAIT_PARAMETER: EndpointParameter = query_parameter(
     "wait",
     "`false` answers before the server is ready or has failed; by default `true`",
 )
-.of(ArgumentForm::Flag);
+.with_form(ArgumentForm::Flag);
 const TESTED_TOOL: EndpointParameter =
     query_parameter("tool", "the server's own name of a tool to call; by default none is called");
 
@@ -417,10 +417,10 @@ const AUDIT_FILTER: &[EndpointParameter] = &[
     AUDIT_SERVER,
     AUDIT_DECISION,
     AUDIT_KIND,
-    query_parameter("since", "the earliest time").of(ArgumentForm::Time),
-    query_parameter("until", "the latest time").of(ArgumentForm::Time),
-    query_parameter("after", "only records with a higher `seq`").of(ArgumentForm::Count),
-    query_parameter("limit", "1 to 1000 records; by default 100").of(ArgumentForm::Count),
+    query_parameter("since", "the earliest time").with_form(ArgumentForm::Time),
+    query_parameter("until", "the latest time").with_form(ArgumentForm::Time),
+    query_parameter("after", "only records with a higher `seq`").with_form(ArgumentForm::Count),
+    query_parameter("limit", "1 to 1000 records; by default 100").with_form(ArgumentForm::Count),
     query_parameter("cursor", "`next` of the page before"),
 ];
 
@@ -439,7 +439,7 @@ const AUDIT_DECISION: EndpointParameter = query_parameter(
 const AUDIT_KIND: EndpointParameter = query_parameter("kind", "the event, or the operation");
 
 const VERSION_PARAMETER: EndpointParameter =
-    path_parameter("version", "its number in the history").of(ArgumentForm::Count);
+    path_parameter("version", "its number in the history").with_form(ArgumentForm::Count);
 const SESSION_PARAMETER: EndpointParameter =
     path_parameter("session", "`session` from the list of clients");
 const LOGIN_PARAMETER: EndpointParameter =
@@ -451,20 +451,21 @@ const SERVER_FILTER: EndpointParameter = query_parameter("server", "only those o
 const CLIENT_FILTER: EndpointParameter = query_parameter("client", "only those of this client");
 const OUTCOME_FILTER: EndpointParameter =
     query_parameter("outcome", "only those with this outcome")
-        .of(ArgumentForm::Word(&CallOutcome::LABELS));
+        .with_form(ArgumentForm::Word(&CallOutcome::LABELS));
 const LEVEL_FILTER: EndpointParameter =
     query_parameter("level", "only those of this level (`error`, `warn`, `info`, …) and above")
-        .of(ArgumentForm::Word(&log::LEVEL_NAMES));
+        .with_form(ArgumentForm::Word(&log::LEVEL_NAMES));
 const SINCE_FILTER: EndpointParameter =
-    query_parameter("since", "only those from this time on").of(ArgumentForm::Time);
+    query_parameter("since", "only those from this time on").with_form(ArgumentForm::Time);
 const PAGE_LIMIT: EndpointParameter =
     query_parameter("limit", "the number of records, at most 1000; by default 100")
-        .of(ArgumentForm::Count);
+        .with_form(ArgumentForm::Count);
 const PAGE_BEFORE: EndpointParameter =
-    query_parameter("before", "only those before the one with this number").of(ArgumentForm::Count);
+    query_parameter("before", "only those before the one with this number")
+        .with_form(ArgumentForm::Count);
 const PAST_LIMIT: EndpointParameter =
     query_parameter("limit", "the number of past records at the beginning; by default none")
-        .of(ArgumentForm::Count);
+        .with_form(ArgumentForm::Count);
 
 const fn path_parameter(name: &'static str, meaning: &'static str) -> EndpointParameter {
     let place = ArgumentPlace::Path;
@@ -477,7 +478,7 @@ const fn query_parameter(name: &'static str, meaning: &'static str) -> EndpointP
 
 impl EndpointParameter {
     /// Sets the form of its values.
-    const fn of(self, form: ArgumentForm) -> Self {
+    const fn with_form(self, form: ArgumentForm) -> Self {
         Self { form, ..self }
     }
 }
