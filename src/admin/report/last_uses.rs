@@ -30,7 +30,8 @@ use super::time;
 /// The last uses of this run and of earlier ones.
 #[derive(Default)]
 pub(crate) struct KeptUses {
-    times: Mutex<UseTimes>,
+    /// Shared, because each status and each page reads them.
+    times: Mutex<Arc<UseTimes>>,
     file: OnceLock<UseFile>,
 }
 
@@ -116,6 +117,10 @@ impl UseTimes {
             let at = SystemTime::UNIX_EPOCH + since_1970;
             Self::note(&mut self.keys, key.hash.abbreviation(), at);
         }
+    }
+
+    /// Removes the oldest entries beyond the limit.
+    fn keep_newest(&mut self) {
         keep_newest(&mut self.elements);
         keep_newest(&mut self.keys);
     }
@@ -123,8 +128,8 @@ impl UseTimes {
 
 impl KeptUses {
     /// Returns the times.
-    pub(crate) fn times(&self) -> UseTimes {
-        self.times.lock().clone()
+    pub(crate) fn times(&self) -> Arc<UseTimes> {
+        Arc::clone(&self.times.lock())
     }
 }
 
@@ -172,7 +177,7 @@ impl StatusReport {
         if times.since == 0 {
             times.since = u64::try_from(self.started_at.as_second()).unwrap_or_default();
         }
-        *self.uses.times.lock() = times;
+        *self.uses.times.lock() = times.into();
         let _ = self.uses.file.set(file);
         let report = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -190,15 +195,18 @@ impl StatusReport {
         let write = move || {
             let Some(file) = report.uses.file.get() else { return Ok(()) };
             let before = report.uses.times();
-            let mut times = before.clone();
+            let mut times = UseTimes::clone(&before);
             times.collect(&report.gateway.snapshots.load(), &report.gateway.metrics);
-            if times == before {
+            times.keep_newest();
+            if times == *before {
                 return Ok(());
             }
             // Hosts may start several gateways of one configuration.
+            let _lock = file.folder.lock(USE_LOCK_FILE).map_err(UseFileError::File)?;
             times.merge(file.read().unwrap_or_default());
+            times.keep_newest();
             file.write(&times)?;
-            *report.uses.times.lock() = times;
+            *report.uses.times.lock() = times.into();
             Ok::<_, UseFileError>(())
         };
         if let Ok(Err(error)) = spawn_blocking(write).await {
@@ -246,6 +254,8 @@ fn keep_newest(times: &mut BTreeMap<String, u64>) {
     times.retain(|_, at| *at > oldest);
 }
 
+/// Lock of the files in a folder.
+const USE_LOCK_FILE: &str = "uses.lock";
 /// Suffix of the file's name.
 const USE_FILE_ENDING: &str = ".uses.json";
 /// Limit of the entries of each kind.
