@@ -7,18 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::admin::log_files;
 use crate::config::AuditConfig;
-use crate::telemetry::audit::rotated_file;
 
 /// Returns the configured file and its rotated predecessors, newest first; `None` without a file.
 /// The first may not exist yet. A pipe is left out: reading it would take records from its reader,
 /// and never end.
 pub(crate) fn audit_files(audit: &AuditConfig) -> Option<Vec<PathBuf>> {
-    let file = audit.file.as_ref()?;
-    let earlier = (1..=audit.keep).map(|number| rotated_file(file, number));
-    let earlier = earlier.take_while(|path| path.exists());
-    let files = [file.clone()].into_iter().chain(earlier);
-    Some(files.filter(|path| !is_pipe(path)).collect())
+    let files = log_files(audit)?.into_iter().enumerate();
+    let files = files.take_while(|(place, path)| *place == 0 || path.exists());
+    Some(files.map(|(_, path)| path).filter(|path| !is_pipe(path)).collect())
 }
 
 fn is_pipe(path: &Path) -> bool {
