@@ -11,7 +11,7 @@ use crate::call::{
     Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault, boxed,
 };
 use crate::catalog::Kind;
-use crate::jsonrpc::{Frame, Id, Payload};
+use crate::jsonrpc::{Frame, Id};
 use crate::mcp::header::{DuplicateHeaderError, MessageHeaders, SentHeader};
 use crate::mcp::{
     Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
@@ -157,9 +157,9 @@ fn client(meta: &Meta) -> Arc<Client> {
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 
-/// Reads the client of a Modern request from its raw params; `None` if they are not those of one.
-pub(super) fn read_modern_client(params: Option<Payload>) -> Option<Arc<Client>> {
-    let meta = Params::read(params).ok()?.meta().ok()?;
+/// Reads the client of a Modern request from its params; `None` if they are not those of one.
+pub(super) fn read_modern_client(params: &Params) -> Option<Arc<Client>> {
+    let meta = params.meta().ok()?;
     meta.version.is_some().then(|| client(&meta))
 }
 

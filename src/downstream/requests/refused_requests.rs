@@ -141,16 +141,14 @@ impl McpService {
             _ => (None, None),
         };
         let method = method.map(Method::parse);
+        let read = Params::read(params.clone()).ok();
         let session = self.session_of(headers, caller).ok();
         let client = match (&session, &method) {
             (Some(session), _) => Some(Arc::clone(session.client())),
-            (None, Some(Method::Initialize)) => {
-                read_introduction(params.clone()).ok().map(Arc::new)
-            }
-            (None, _) => read_modern_client(params.clone()),
+            (None, Some(Method::Initialize)) => read_introduction(params).ok().map(Arc::new),
+            (None, _) => read.as_ref().and_then(read_modern_client),
         };
-        let params = Params::read(params).ok();
-        let name = params.as_ref().and_then(|params| params.name().or_else(|| params.uri()));
+        let name = read.as_ref().and_then(|params| params.name().or_else(|| params.uri()));
         let request = RefusedRequest {
             address: peer.socket().map(|peer| peer.ip()),
             profile: caller.endpoint().profile(),
