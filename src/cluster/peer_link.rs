@@ -1,6 +1,5 @@
 //! The connection to another replica: one over HTTP/2, opened by the first request.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -204,9 +203,8 @@ async fn connect(
 ) -> Result<SendRequest<Full<Bytes>>, LinkError> {
     let (host, port) = (address.host(), address.port());
     let Some(tls) = settings.tls else {
-        // An address, not a name: a name may be resolved to another machine.
-        let is_own = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        if !is_own && host != "localhost" {
+        // Another name may be resolved to this machine now, and to another one later.
+        if !address.is_own_machine() {
             return Err(LinkError::Plaintext);
         }
         let socket = TcpStream::connect((host, port)).await?;
