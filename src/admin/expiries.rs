@@ -182,8 +182,8 @@ pub(super) fn running_expiries(snapshots: &Snapshots, now: Timestamp) -> Vec<Exp
     all
 }
 
-/// Returns the ends of logins and client secrets of configured servers that providers have announced. Users are not named:
-/// of their logins at a server, the first one to end counts.
+/// Returns the ends of logins and client secrets of configured servers that providers have announced.
+/// Users are not named: of their logins at a server, the first one to end counts.
 fn grant_expiries(grants: &GrantBook, config: &Config) -> Vec<Expiry> {
     let expiry = |end: AnnouncedEnd| {
         let name = format!("servers.{}.oauth", quote_segment(end.server.as_str()));

@@ -5,10 +5,11 @@
 //! servers are down. A server that is down while others work is reported as a reason, but does not
 //! count: the others' tools are better than none. With all of them down, another replica may do
 //! better. A gateway without servers is ready, as configured. An issuer of tokens without known
-//! keys is reported as a reason, but does not count: it would be the same elsewhere. So is a
-//! certificate that has expired, or will do so soon, a new configuration that is not in effect, and
-//! a sink of records or events that cannot be written. So is a store of replicas that cannot be used. A required audit log is different: without
-//! it requests are refused, and another replica may serve them.
+//! keys is reported as a reason, but does not count: it would be the same elsewhere. The same holds
+//! for a certificate that has expired, or will do so soon, a new configuration that is not in
+//! effect, a sink of records or events that cannot be written, and a store of replicas that cannot
+//! be used. A required audit log is different: without it requests are refused, and another replica
+//! may serve them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;

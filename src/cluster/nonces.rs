@@ -59,7 +59,7 @@ impl NonceGenerations {
 
 /// Age of a generation when the next one begins: longer than an envelope is valid.
 const NONCE_GENERATION: Duration = MAX_VALIDITY.saturating_add(Duration::from_secs(5));
-/// The most nonces of a generation: about 13,000 forwarded requests a second.
+/// The most nonces of a generation: about 10,000 forwarded requests a second.
 const MAX_NONCES: usize = 1 << 18;
 
 #[cfg(test)]
