@@ -102,7 +102,7 @@ async fn a_peer_file_that_cannot_be_used_is_named_by_its_setting() {
     std::fs::write(folder.path().join("peer-ca.pem"), "nothing").unwrap();
     let place = folder.path().display();
     let text = format!(
-        "[gateway]\nlisten = '127.0.0.1:0'\nstate_keys = ['{}']\n[cluster]\nstore = 'redis://h'\n\
+        "[gateway]\nlisten = '127.0.0.1:0'\nstate_keys = ['{}']\n[cluster]\nstore = 'rediss://h'\n\
          listen = '127.0.0.1:{}'\nadvertise = '127.0.0.1:7070'\ncert = '{place}/peer.pem'\n\
          key = '{place}/peer.key'\nca = '{place}/peer-ca.pem'\n",
         super::STATE_KEY,

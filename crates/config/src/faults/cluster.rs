@@ -9,6 +9,9 @@ pub enum ClusterFault {
     /// The store is a sentinel, a cluster or a Unix socket.
     #[error("this kind of store is not supported: expected one server with redis:// or rediss://")]
     StoreKind,
+    /// The store is on another machine, and its connection has no TLS.
+    #[error("a store on another machine needs TLS")]
+    PlainStore,
     /// The advertised address is not one.
     #[error("not a host with a port that other replicas can connect to")]
     Advertise,
@@ -35,6 +38,7 @@ impl ClusterFault {
         match self {
             Self::StoreUrl => "write redis://HOST:PORT, or rediss:// for TLS",
             Self::StoreKind => "write the URL of the primary server, or of a proxy in front of it",
+            Self::PlainStore => "use rediss://, with a certificate of a platform CA or SSL_CERT_FILE",
             Self::Advertise => "write an address or a name, and the port of `listen`",
             Self::NoStateKeys => {
                 "add state_keys = [\"${file:/run/secrets/state.key}\"] to [gateway], the same on all \

@@ -22,7 +22,7 @@ section! {
     pub struct ClusterConfig {
         settings {
             /// The Redis or Valkey server with the list of replicas: `redis://HOST:PORT/DATABASE`, or
-            /// `rediss://` for TLS. User and password are parts of the URL.
+            /// `rediss://` for TLS, which a server on another machine needs. User and password are parts of the URL.
             store: StoreUrl,
             /// The address for other replicas, different from those for clients and operators.
             listen: SocketAddr,
@@ -32,7 +32,7 @@ section! {
             /// `advertise`, and is for servers and for clients. Required with `key` and `ca`, unless
             /// `store`, `listen` and `advertise` are addresses of this machine.
             cert: Option<PathBuf>,
-            /// Its private key, as PEM.
+            /// Its private key, as PEM. A reload reads the three files again, for new connections.
             key: Option<PathBuf>,
             /// The CA certificates, as PEM, that issue the replicas' certificates, and no others.
             ca: Option<PathBuf>,
@@ -74,6 +74,10 @@ impl StoreUrl {
         let place = format!("{}://{host}:{}", url.scheme(), url.port().unwrap_or(STORE_PORT));
         // The host of an unknown scheme is not parsed as an address.
         let is_own_machine = is_own_host(host.trim_matches(['[', ']']));
+        // Whoever reads the connection would know the password, and could write to the store.
+        if url.scheme() == "redis" && !is_own_machine {
+            return Err(ClusterFault::PlainStore);
+        }
         Ok(Self { url: Secret::new(text.to_owned()), place, is_own_machine })
     }
 
@@ -190,6 +194,15 @@ impl ClusterConfig {
             && self.listen.ip().is_loopback()
             && self.advertise.is_own_machine()
     }
+
+    /// Returns true if a reload applies all changes of the new section: those of the names of the
+    /// certificate files.
+    pub fn is_applied_by(&self, new: Option<&Self>) -> bool {
+        let Some(new) = new else { return false };
+        let has_files = |it: &Self| it.cert.is_some();
+        let (cert, key, ca) = (new.cert.clone(), new.key.clone(), new.ca.clone());
+        has_files(self) == has_files(new) && Self { cert, key, ca, ..self.clone() } == *new
+    }
 }
 
 /// Returns true if a host is a loopback name or address.
@@ -217,6 +230,8 @@ mod tests {
                 Ok("rediss://valkey.internal:6380"),
                 false,
             ),
+            ("redis://valkey.internal:6379", Err(ClusterFault::PlainStore), false),
+            ("redis://u:secret@192.0.2.7", Err(ClusterFault::PlainStore), false),
             ("redis+sentinel://h:1/name", Err(ClusterFault::StoreKind), false),
             ("redis+cluster://h:1", Err(ClusterFault::StoreKind), false),
             ("redis+unix:///run/redis.sock", Err(ClusterFault::StoreKind), false),

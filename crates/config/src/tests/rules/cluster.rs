@@ -18,7 +18,11 @@ pub(super) const RULES: &[([&str; 4], &str)] = &[
         [STORE, LISTEN, LISTEN, ""],
         "1: cluster: `gateway.state_keys` is missing, from which the keys between replicas are derived; add state_keys = [\"${file:/run/secrets/state.key}\"] to [gateway], the same on all replicas",
     ),
-    (["redis://valkey:6379", LISTEN, LISTEN, KEYS], NO_CERTIFICATES),
+    (
+        ["redis://:secret@valkey:6379", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: a store on another machine needs TLS; use rediss://, with a certificate of a platform CA or SSL_CERT_FILE",
+    ),
+    (["rediss://valkey:6379", LISTEN, LISTEN, KEYS], NO_CERTIFICATES),
     ([STORE, "0.0.0.0:7070", LISTEN, KEYS], NO_CERTIFICATES),
     ([STORE, LISTEN, "gateway-0:7070", KEYS], NO_CERTIFICATES),
     (
