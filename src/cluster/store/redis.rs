@@ -1,13 +1,15 @@
 //! The store in a Redis or Valkey server.
 //!
 //! A value is a key that expires, and its name is in a set of its collection, so that a list needs no
-//! scan of the database. A name whose value has expired is removed from the set by the next reader.
+//! scan of the database. A name whose value has expired is removed from the set by the next reader,
+//! and so is anything that is no name. Redis returns members of a set whole, so their length is that of
+//! the programs that may write to the store: a user of its own for the gateways keeps others out.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Pipeline, RedisError};
+use redis::{Client, Pipeline, RedisError, RedisResult};
 
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
 use crate::config::StoreUrl;
@@ -66,28 +68,39 @@ impl ClusterStore for RedisStore {
         let count = isize::try_from(most).unwrap_or(isize::MAX);
         let mut commands = Pipeline::new();
         commands.srandmember_multiple(names_key(collection), count);
-        let (names,): (Vec<String>,) = self.run(&commands).await?;
-        let names: Vec<_> = names.into_iter().filter(|name| is_name(name)).take(most).collect();
-        if names.is_empty() {
-            return Ok(Vec::new());
+        // Bytes: members of other programs are no text, and must not hide the names.
+        let (members,): (Vec<Vec<u8>>,) = self.run(&commands).await?;
+        let (mut names, mut useless) = (Vec::new(), Pipeline::new());
+        for member in members.into_iter().take(most) {
+            match read_name(&member) {
+                Some(name) => names.push(name),
+                None => _ = useless.srem(names_key(collection), member).ignore(),
+            }
         }
         let mut commands = Pipeline::new();
+        commands.ignore_errors();
         for name in &names {
             // One byte more than a value may have shows that it is too long.
             let end = isize::try_from(MAX_VALUE_BYTES).unwrap_or(isize::MAX);
             commands.getrange(value_key(collection, name), 0, end);
         }
-        let values: Vec<Vec<u8>> = self.run(&commands).await?;
-        let (mut stored, mut expired) = (Vec::new(), Pipeline::new());
+        let values: Vec<RedisResult<Vec<u8>>> =
+            if names.is_empty() { Vec::new() } else { self.run(&commands).await? };
+        let mut stored = Vec::new();
         for (name, bytes) in names.into_iter().zip(values) {
-            if bytes.is_empty() {
-                expired.srem(names_key(collection), name).ignore();
-            } else if bytes.len() <= MAX_VALUE_BYTES {
-                stored.push(StoredValue { name, bytes });
+            match bytes {
+                Ok(bytes) if bytes.is_empty() => {
+                    useless.srem(names_key(collection), name).ignore();
+                }
+                Ok(bytes) if bytes.len() <= MAX_VALUE_BYTES => {
+                    stored.push(StoredValue { name, bytes });
+                }
+                // Too long, or a value of another kind than bytes.
+                Ok(_) | Err(_) => {}
             }
         }
-        if !expired.is_empty() {
-            self.run::<()>(&expired).await?;
+        if !useless.is_empty() {
+            self.run::<()>(&useless).await?;
         }
         Ok(stored)
     }
@@ -121,9 +134,11 @@ impl RedisStore {
     }
 }
 
-/// Returns true if a text from the store may be a name: hexadecimal digits.
-fn is_name(text: &str) -> bool {
-    text.len() <= MAX_NAME_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Returns a member of a set if it is a name: hexadecimal digits.
+fn read_name(member: &[u8]) -> Option<String> {
+    let is_name = (1..=MAX_NAME_BYTES).contains(&member.len())
+        && member.iter().all(u8::is_ascii_hexdigit);
+    std::str::from_utf8(member).ok().filter(|_| is_name).map(str::to_owned)
 }
 
 fn value_key(collection: &str, name: &str) -> String {
@@ -140,3 +155,20 @@ const KEY_PREFIX: &str = "trunkline";
 const MAX_NAME_BYTES: usize = 64;
 /// Time limit of a connection, and of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_few_hexadecimal_digits() {
+        let long = "a".repeat(MAX_NAME_BYTES);
+        for name in ["0", "00ffAB", &long] {
+            assert_eq!(read_name(name.as_bytes()).as_deref(), Some(name));
+        }
+        let longer = format!("{long}a");
+        for member in [&b""[..], b"xyz", b"00 ff", b"00\xff", b"00\n", longer.as_bytes()] {
+            assert_eq!(read_name(member), None, "{member:?}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod envelopes;
 mod failures;
 mod peers;
 mod sessions;
+mod store;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
