@@ -22,7 +22,7 @@ pub fn sealed(data: &[u8]) {
 }
 
 fn cursors(text: &str, place: usize) {
-    let cursors = SealedCursors::new(&[7; 32]).expect("a key");
+    let cursors = SealedCursors::new([[7; 32].as_slice()]).expect("a key");
     let list = [1; 32];
     for kind in Kind::ALL {
         assert_eq!(cursors.open(kind, text, &list), Err(CursorError::Invalid));

@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::call::{Client, Context, Principal};
-use crate::catalog::SealedCursors;
 use crate::mcp::Era;
 use crate::shares::SharedAmount;
 use crate::snapshot::{Operations, Snapshots, ViewKey};
@@ -37,7 +36,6 @@ pub struct Gateway {
     pub calls: Arc<CallObservers>,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
-    pub(super) cursors: SealedCursors,
     /// The lists that clients are reading page by page.
     pub(super) paged: PagedLists,
     pub(super) inputs: Arc<InputStore>,
@@ -58,7 +56,6 @@ impl Gateway {
     pub fn new(
         snapshots: Arc<Snapshots>,
         metrics: Arc<Metrics>,
-        cursors: SealedCursors,
         audit: AuditTrail,
     ) -> Self {
         Self {
@@ -75,7 +72,6 @@ impl Gateway {
             audit,
             calls: Arc::default(),
             info: own_info(),
-            cursors,
         }
     }
 

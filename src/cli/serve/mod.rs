@@ -31,11 +31,9 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{ConfigActor, Expiry, LoadedFile, StatusReport, key_expiries};
 use crate::call::{Drain, DrainSwitch, drain};
-use crate::catalog::SealedCursors;
 use crate::child::Guardian;
 use crate::clock;
 use crate::config::{Config, ConfigFaults, ConfigSource, LogFormatChoice};
-use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
@@ -74,9 +72,6 @@ pub enum ServeError {
     /// Settings turned out to be invalid at their use.
     #[error(transparent)]
     Faults(ConfigFaults),
-    /// The system provides no randomness, or rejects the cipher.
-    #[error("no key could be made")]
-    Key,
     /// The threads that serve clients cannot be started.
     #[error("no threads could be started")]
     Threads(#[source] std::io::Error),
@@ -281,9 +276,7 @@ impl Running {
         let budgets = token_budgets::watch_budgets(&snapshots);
         let summary = server_summary::summarise_servers(&snapshots);
         let quotas = quota_file.map(|file| quotas::QuotaKeeper::start(file, snapshots.quotas()));
-        let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
-        let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
-        let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors, audit));
+        let gateway = Arc::new(Gateway::new(snapshots, metrics, audit));
         gateway.calls.set_recent(gateway.snapshots.load().config.admin.recent);
         if let Some(otel) = &otel {
             gateway.tracing.store(Arc::new(otel.tracing()));

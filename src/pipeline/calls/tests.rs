@@ -7,7 +7,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::call::{Answer, Client, Event, Params};
-use crate::catalog::SealedCursors;
 use crate::mcp::ProtocolVersion;
 use crate::pipeline::Gateway;
 use crate::pipeline::route::FINDS;
@@ -46,9 +45,8 @@ async fn listed() -> Arc<Gateway> {
         }
     };
     timeout(Duration::from_secs(30), wait).await.expect("it is listed");
-    let cursors = SealedCursors::new(&[7; 32]).unwrap();
     let audit = AuditTrail::new(AuditCounts::default());
-    Arc::new(Gateway::new(snapshots, Arc::new(Metrics::new("0")), cursors, audit))
+    Arc::new(Gateway::new(snapshots, Arc::new(Metrics::new("0")), audit))
 }
 
 fn client(version: ProtocolVersion, capabilities: &'static [u8]) -> Arc<Client> {

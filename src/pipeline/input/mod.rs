@@ -24,6 +24,7 @@ use crate::call::{
     Call, Client, Failure, Input, InputError, InternalFault, MAX_QUESTIONS, Params, ParamsFault,
     Principal,
 };
+use crate::catalog::SealedCursors;
 use crate::clock;
 use crate::config::GatewayConfig as Config;
 use crate::crypto::{SealError, random_bytes};
@@ -94,6 +95,12 @@ impl InputStore {
     /// person answers, so it is rare.
     fn seals(&self) -> Result<Seals, Failure> {
         self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(sealing_failed))
+    }
+
+    /// Returns the sealer of list cursors. All replicas have the configured keys, so a cursor opens at
+    /// each of them.
+    pub(super) fn cursors(&self) -> Result<SealedCursors, Failure> {
+        self.with_keys(|keys| SealedCursors::new(keys.iter().copied()).map_err(sealing_failed))
     }
 
     /// Seals a state that lasts this long.

@@ -96,8 +96,11 @@ impl Gateway {
             return Ok(Listed { result: listing.whole(era).clone(), shown, items });
         };
         let page = list.page(from, size);
-        let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
-        let next = next.map_err(|_| InternalFault::Seal)?;
+        let seal = |next| {
+            let sealed = self.inputs.cursors()?.seal(kind, next, digest);
+            sealed.map_err(|_| Failure::from(InternalFault::Seal))
+        };
+        let next = page.next.map(seal).transpose()?;
         if next.is_some() {
             let key = snapshot.key_with_rights(&key, context);
             self.paged.keep(key, &snapshot, &view);
@@ -118,9 +121,10 @@ impl Gateway {
         context: &Context,
     ) -> Result<(Arc<View>, Option<ListPosition>), CursorError> {
         let ClientView { snapshot, view, key } = client;
+        let cursors = self.inputs.cursors().map_err(|_| CursorError::Invalid)?;
         let open = |view: Arc<View>| {
             let digest = choose_list(kind, snapshot, &view, context).0.digest();
-            let position = self.cursors.open(kind, cursor, digest)?;
+            let position = cursors.open(kind, cursor, digest)?;
             Ok((view, Some(position)))
         };
         match open(Arc::clone(view)) {

@@ -141,6 +141,21 @@ async fn the_owner_authenticates_the_client_and_counts_its_requests() {
 }
 
 #[tokio::test]
+async fn a_list_is_read_page_by_page_at_any_replica() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let paged = || gateway_of(&upstream).gateway("page_size = 3");
+    let [a, b] = start_replicas(&redis.url(), paged).await;
+    for replica in [&a, &b] {
+        replica.ready("s").await;
+    }
+    let first = a.modern().request("tools/list", json!({})).await.result().clone();
+    let cursor = json!({ "cursor": first["nextCursor"] });
+    let last = b.modern().request("tools/list", cursor).await.result().clone();
+    let names = |page: &serde_json::Value| page["tools"].as_array().unwrap().len();
+    assert_eq!((names(&first), names(&last), last.get("nextCursor")), (3, 1, None));
+}
+
+#[tokio::test]
 async fn without_a_cluster_ids_are_random_digits() {
     let gateway = Gateway::alone().start().await;
     let client = gateway.legacy().await;

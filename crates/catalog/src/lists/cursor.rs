@@ -15,12 +15,13 @@ pub struct SealedCursors {
 }
 
 impl SealedCursors {
-    /// Builds the key. Replicas that share it accept each other's cursors.
+    /// Derives the keys from secrets, the newest first. Replicas that share one accept each other's
+    /// cursors.
     ///
     /// # Errors
-    /// The cryptographic library rejects the key, which should not happen.
-    pub fn new(key: &[u8; 32]) -> Result<Self, SealError> {
-        Ok(Self { sealer: Sealer::new(KEY_PURPOSE, [key.as_slice()])? })
+    /// The cryptographic library rejects a key, which should not happen.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, SealError> {
+        Ok(Self { sealer: Sealer::new(KEY_PURPOSE, secrets)? })
     }
 
     /// Seals a position in the list of this kind and digest.
@@ -89,7 +90,7 @@ mod tests {
     const LIST: Digest = [1; 32];
 
     fn cursors() -> SealedCursors {
-        SealedCursors::new(&[7; 32]).unwrap()
+        SealedCursors::new([[7; 32].as_slice()]).unwrap()
     }
 
     #[test]
@@ -112,7 +113,7 @@ mod tests {
                 "{place}"
             );
         }
-        let other = SealedCursors::new(&[8; 32]).unwrap();
+        let other = SealedCursors::new([[8; 32].as_slice()]).unwrap();
         assert_eq!(other.open(Kind::Tools, &cursor, &LIST), Err(CursorError::Invalid));
         for text in ["", "3", "!!", &"A".repeat(1 << 16), &cursor[..40]] {
             assert_eq!(cursors().open(Kind::Tools, text, &LIST), Err(CursorError::Invalid));

@@ -280,7 +280,7 @@ fn an_invalid_tool_is_lost_alone_and_named() {
 fn a_catalog_can_be_shared_between_workers() {
     fn shared<T: Send + Sync>(_: &T) {}
     shared(&merge(NamingChoice::Prefix, &[]).0);
-    shared(&SealedCursors::new(&[0; 32]).unwrap());
+    shared(&SealedCursors::new([[0; 32].as_slice()]).unwrap());
 }
 
 fn any_servers() -> impl Strategy<Value = Vec<Server>> {
