@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::report::time;
-use crate::cluster::{ClusterView, ReplicaView};
+use crate::cluster::{ClusterView, ReplicaView, SkewedReplica};
 use crate::text::escape_controls;
 
 /// This gateway as one of several replicas.
@@ -21,6 +21,19 @@ pub struct ClusterStatus {
     pub store_error: Option<String>,
     /// The other replicas.
     pub replicas: Vec<ReplicaStatus>,
+    /// Further replicas, which this one ignores because of their clocks.
+    pub skewed: Vec<SkewedReplicaStatus>,
+}
+
+/// A replica whose clock differs by more than 5 seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SkewedReplicaStatus {
+    /// Its id.
+    pub id: String,
+    /// The address where it is reached.
+    pub address: String,
+    /// Seconds that its clock is ahead of this replica's; negative if it is behind.
+    pub ahead: i64,
 }
 
 /// Another replica.
@@ -46,6 +59,7 @@ impl ClusterStatus {
             renewed_at: view.renewed_at.map(time),
             store_error: view.store_error.map(|error| escape_controls(&error)),
             replicas: view.replicas.into_iter().map(|it| ReplicaStatus::of(it, now)).collect(),
+            skewed: view.skewed.into_iter().map(SkewedReplicaStatus::of).collect(),
         }
     }
 
@@ -54,6 +68,12 @@ impl ClusterStatus {
     pub(super) fn reason(&self) -> Option<String> {
         let error = self.store_error.as_ref()?;
         Some(format!("cluster: the store cannot be used: {error}"))
+    }
+}
+
+impl SkewedReplicaStatus {
+    fn of(view: SkewedReplica) -> Self {
+        Self { id: view.id.to_string(), address: view.address, ahead: view.ahead }
     }
 }
 

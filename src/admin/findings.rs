@@ -132,7 +132,16 @@ fn cluster_findings(cluster: &ClusterStatus) -> Vec<Finding> {
         let text = format!("the replica {} has another configuration", replica.address);
         Finding::warning("cluster", &text, "finish the rollout, or reload the older one")
     });
-    store.into_iter().chain(other).collect()
+    let skewed = cluster.skewed.iter().map(|replica| {
+        let side = if replica.ahead > 0 { "ahead of" } else { "behind" };
+        let (address, seconds) = (&replica.address, replica.ahead.unsigned_abs());
+        let text = format!(
+            "the clock of the replica {address} is {seconds} s {side} this one: its sessions are not \
+             found here"
+        );
+        Finding::error("cluster", &text, "synchronize the clocks (NTP)")
+    });
+    store.into_iter().chain(other).chain(skewed).collect()
 }
 
 /// Describes a server that takes no calls.

@@ -56,7 +56,7 @@ pub(crate) use api::{
 };
 pub use api::{AdminEntrance, refuse_admission};
 pub(crate) use audit_log::log_files;
-pub use cluster_status::{ClusterStatus, ReplicaStatus};
+pub use cluster_status::{ClusterStatus, ReplicaStatus, SkewedReplicaStatus};
 pub use configuration::{
     AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,
     FileOnDisk, LoadedFile, PlanError, PlanSubject, ReloadAnswer, ReloadControl, ReloadRequest,

@@ -68,6 +68,8 @@ struct ClusterText {
     id: String,
     address: String,
     replicas: Vec<ReplicaLine>,
+    #[serde(default)]
+    skewed: Vec<SkewedLine>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +78,13 @@ struct ReplicaLine {
     address: String,
     lease_age: i64,
     same_configuration: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct SkewedLine {
+    id: String,
+    address: String,
+    ahead: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,7 +167,8 @@ fn describe_servers(status: &StatusText, text: &mut String) {
 
 /// Describes this replica and the others.
 fn describe_replicas(cluster: &ClusterText, text: &mut String) {
-    let addresses = cluster.replicas.iter().map(|replica| &replica.address);
+    let skewed = cluster.skewed.iter().map(|replica| &replica.address);
+    let addresses = cluster.replicas.iter().map(|replica| &replica.address).chain(skewed);
     let longest = addresses.chain([&cluster.address]).map(|it| it.chars().count()).max();
     let width = longest.unwrap_or_default().clamp("ADDRESS".len(), MAX_NAME_CHARS);
     text.push('\n');
@@ -173,6 +183,10 @@ fn describe_replicas(cluster: &ClusterText, text: &mut String) {
         let lease = describe_age(SignedDuration::from_secs(replica.lease_age));
         let configuration = if replica.same_configuration { "the same" } else { "another" };
         line(&replica.id, &replica.address, &lease, configuration);
+    }
+    for replica in &cluster.skewed {
+        let time = format!("unknown: clock {:+} s", replica.ahead);
+        line(&replica.id, &replica.address, "", &time);
     }
 }
 
@@ -254,7 +268,8 @@ mod tests {
                 "replicas": [{
                     "id": "fedcba9876543210", "address": "gateway-1.".repeat(9), "lease_age": 2,
                     "same_configuration": false
-                }]
+                }],
+                "skewed": [{ "id": "0f", "address": "10.0.0.8:7070", "ahead": 17 }]
             }
         });
         let text = describe_status(&StatusText::deserialize(&document).unwrap());
@@ -267,7 +282,8 @@ mod tests {
             text.contains("ready, running for 3 h")
                 && text.contains("  = cure: none")
                 && text.contains("  this replica\n")
-                && text.contains("     2 s  another\n"),
+                && text.contains("     2 s  another\n")
+                && text.contains("unknown: clock +17 s\n"),
             "{text}"
         );
     }

@@ -44,6 +44,9 @@ struct ReplicaTable {
     renewed_at: Option<SystemTime>,
     renewals: u64,
     digest: String,
+    /// Replicas with another time, as of the last reading.
+    skewed: Vec<SkewedReplica>,
+    skew_faults: FaultLog,
 }
 
 /// Another replica.
@@ -80,6 +83,17 @@ pub struct ReplicaView {
     pub renewed_at: SystemTime,
     /// True if its configuration is the same as that of this replica.
     pub same_configuration: bool,
+}
+
+/// Another replica whose clock differs too much: its records are ignored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkewedReplica {
+    /// Its id.
+    pub id: ReplicaId,
+    /// The address where it is reached.
+    pub address: String,
+    /// Seconds that its clock is ahead of this replica's; negative if it is behind.
+    pub ahead: i64,
 }
 
 impl Membership {
@@ -130,6 +144,9 @@ impl Membership {
                     tracing::info!("the store of the replicas can be reached again");
                 }
                 table.faults.clear();
+                if table.skewed.is_empty() {
+                    table.skew_faults.clear();
+                }
             }
             Err(error) => self.note_fault(&error),
         }
@@ -164,13 +181,17 @@ impl Membership {
         for replica in table.replicas.values_mut() {
             replica.missed += 1;
         }
+        table.skewed.clear();
         let now = clock::wall_now();
         for value in values {
             let Some(id) = ReplicaId::parse(&value.name).filter(|id| *id != self.id) else {
                 continue;
             };
-            let record = ReplicaRecord::open(&self.records, value);
-            let Some(record) = record.filter(|record| record.is_current(now)) else { continue };
+            let Some(record) = ReplicaRecord::open(&self.records, value) else { continue };
+            if !record.is_current(now) {
+                table.note_skew(id, &record, now);
+                continue;
+            }
             match table.replicas.get_mut(&id) {
                 Some(known) if known.record.advertise == record.advertise => {
                     // The store may return an older value.
@@ -235,7 +256,27 @@ impl Membership {
             store_error: table.store_error.clone(),
             renewed_at: table.renewed_at,
             replicas,
+            skewed: table.skewed.clone(),
         }
+    }
+}
+
+impl ReplicaTable {
+    /// Notes a replica whose record is ignored for its time. The store removes records when their
+    /// lease is over, so a record that is there and seems old has the time of another clock.
+    fn note_skew(&mut self, id: ReplicaId, record: &ReplicaRecord, now: SystemTime) {
+        let (own, other) = (unix_millis(now), record.renewed);
+        let seconds = i64::try_from(own.abs_diff(other) / 1000).unwrap_or(i64::MAX);
+        let (ahead, side) = if other > own { (seconds, "ahead") } else { (-seconds, "behind") };
+        let address = record.advertise.clone();
+        let line = format!(
+            "the clock of the replica {address} ({id}) is {seconds} s {side} of this one: it is \
+             ignored, and its sessions are not found here"
+        );
+        if let Some(line) = self.skew_faults.note_about(SKEW_SUBJECT, &line, clock::now()) {
+            tracing::warn!("{line}");
+        }
+        self.skewed.push(SkewedReplica { id, address, ahead });
     }
 }
 
@@ -279,6 +320,8 @@ pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 const CLOCK_SKEW: Duration = Duration::from_secs(5);
 /// Readings without a replica after which it is gone: together as long as a lease.
 const MAX_MISSED: u32 = 3;
+/// The subject of the log's lines about clocks.
+const SKEW_SUBJECT: &str = "the clocks of the replicas";
 /// The most replicas that are read.
 const MAX_REPLICAS: usize = 256;
 /// The name of the collection in the store.
@@ -355,6 +398,64 @@ mod tests {
         assert_eq!(known(&one), ["127.0.0.1:7002", "127.0.0.1:7009"]);
         let ids: Vec<_> = one.view().replicas.iter().map(|replica| replica.id).collect();
         assert_eq!(ids, [ReplicaId::new([2; 8]), ReplicaId::new([6; 8])]);
+    }
+
+    #[tokio::test]
+    async fn a_replica_with_another_time_is_ignored_and_reported() {
+        let store = Arc::new(MemoryStore::default());
+        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+        let now = clock::wall_now();
+        let put = async |number: u8, renewed: SystemTime| {
+            let record = ReplicaRecord {
+                advertise: format!("127.0.0.1:700{number}"),
+                started: 0,
+                renewed: unix_millis(renewed),
+                renewals: 1,
+                digest: String::new(),
+            };
+            let name = ReplicaId::new([number; 8]).to_string();
+            let sealed = record.seal(&two.records, &name).unwrap();
+            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
+        };
+        let minute = Duration::from_mins(1);
+        put(5, now + minute).await;
+        put(6, now - minute).await;
+        put(7, now + CLOCK_SKEW / 2).await;
+        one.renew(String::new()).await;
+        assert_eq!(known(&one), ["127.0.0.1:7007"]);
+        let skewed = one.view().skewed;
+        let found: Vec<_> = skewed.iter().map(|it| (&*it.address, it.ahead)).collect();
+        let [(fast, ahead), (slow, behind)] = found[..] else { panic!("{found:?}") };
+        assert_eq!([fast, slow], ["127.0.0.1:7005", "127.0.0.1:7006"]);
+        assert!((55..=60).contains(&ahead) && (-65..=-60).contains(&behind), "{found:?}");
+        let repeated = || one.table.lock().skew_faults.note_about(SKEW_SUBJECT, "", clock::now());
+        assert_eq!(repeated(), None, "it was logged");
+        // Its clock was set.
+        put(5, clock::wall_now()).await;
+        put(6, clock::wall_now()).await;
+        one.renew(String::new()).await;
+        assert!(one.view().skewed.is_empty() && repeated().is_some());
+        assert_eq!(known(&one).len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_limited_number_of_replicas_is_read() {
+        let store = Arc::new(MemoryStore::default());
+        let one = member(1, "shared", &store);
+        for number in 0..MAX_REPLICAS as u64 + 9 {
+            let record = ReplicaRecord {
+                advertise: "127.0.0.1:7009".into(),
+                started: 0,
+                renewed: unix_millis(clock::wall_now()),
+                renewals: 1,
+                digest: String::new(),
+            };
+            let name = ReplicaId::new((number << 8).to_be_bytes()).to_string();
+            let sealed = record.seal(&one.records, &name).unwrap();
+            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
+        }
+        one.renew(String::new()).await;
+        assert_eq!(known(&one).len(), MAX_REPLICAS);
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ use nonces::UsedNonces;
 use session_ids::SessionIds;
 
 pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownCredentials};
-pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView};
+pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, PeerLink};
 pub use replica_id::ReplicaId;
 pub use store::{ClusterStore, ClusterStoreError, MemoryStore, RedisStore, StoredValue};
@@ -107,6 +107,8 @@ pub struct ClusterView {
     pub renewed_at: Option<SystemTime>,
     /// The other replicas.
     pub replicas: Vec<ReplicaView>,
+    /// Further ones, which are ignored because of their clocks.
+    pub skewed: Vec<SkewedReplica>,
 }
 
 impl Cluster {
