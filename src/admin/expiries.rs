@@ -26,6 +26,10 @@ pub enum ExpiryKind {
     ClientCa,
     /// A CA certificate for certificates of servers, providers and issuers.
     ServerCa,
+    /// The certificate between replicas, or an intermediate certificate of its chain.
+    ReplicaCertificate,
+    /// A CA certificate of the replicas.
+    ReplicaCa,
     /// A client's API key.
     ApiKey,
     /// A login at a server: its refresh token, if the provider has announced an end.
@@ -68,6 +72,8 @@ impl ExpiryKind {
             Self::Certificate => "certificate",
             Self::ClientCa => "client_ca",
             Self::ServerCa => "server_ca",
+            Self::ReplicaCertificate => "replica_certificate",
+            Self::ReplicaCa => "replica_ca",
             Self::ApiKey => "api_key",
             Self::Grant => "grant",
             Self::ProviderSecret => "provider_secret",
@@ -77,14 +83,21 @@ impl ExpiryKind {
 
     /// Returns true for certificates, also of CAs.
     pub fn is_certificate(self) -> bool {
-        matches!(self, Self::Certificate | Self::ClientCa | Self::ServerCa)
+        match self {
+            Self::Certificate
+            | Self::ClientCa
+            | Self::ServerCa
+            | Self::ReplicaCertificate
+            | Self::ReplicaCa => true,
+            Self::ApiKey | Self::Grant | Self::ProviderSecret | Self::IssuerKey => false,
+        }
     }
 
     /// Returns the action that is due before the end.
     pub fn cure(self) -> &'static str {
         match self {
-            Self::Certificate => "renew it",
-            Self::ClientCa | Self::ServerCa => "add the CA certificate that replaces it",
+            Self::Certificate | Self::ReplicaCertificate => "renew it",
+            Self::ClientCa | Self::ServerCa | Self::ReplicaCa => "add the CA certificate that replaces it",
             Self::ApiKey => "give the client another key (trunkline key)",
             Self::Grant => "log in again",
             Self::ProviderSecret => {
@@ -100,6 +113,8 @@ impl ExpiryKind {
             Self::Certificate => "clients refuse it: renew it",
             Self::ClientCa => "client certificates that it has issued are refused",
             Self::ServerCa => "certificates that it has issued are not trusted",
+            Self::ReplicaCertificate => "other replicas refuse it: renew it",
+            Self::ReplicaCa => "replicas with certificates that it has issued are not trusted",
             Self::ApiKey => "clients that use it are refused",
             Self::Grant => "log in again",
             Self::ProviderSecret => "the provider refuses the gateway",

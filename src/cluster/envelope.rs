@@ -20,7 +20,7 @@ use crate::crypto::{SealError, Sealer, sha256};
 pub const ENVELOPE_HEADER: HeaderName = HeaderName::from_static("trunkline-forwarded");
 
 /// The sender of a forwarded request, as its connection and its headers identified it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
     target: String,
@@ -33,9 +33,25 @@ pub struct Envelope {
     client: Option<SocketAddr>,
     local: Option<SocketAddr>,
     tls: bool,
-    certificate: Option<String>,
+    /// The client's certificate, and the intermediate ones that it showed.
+    certificates: Vec<String>,
     principal: String,
     credentials: Vec<(String, String)>,
+}
+
+/// Its credentials are not shown, nor is its path with the query.
+impl std::fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Envelope")
+            .field("target", &self.target)
+            .field("issued", &self.issued)
+            .field("method", &self.method)
+            .field("client", &self.client)
+            .field("principal", &self.principal)
+            .field("certificates", &self.certificates.len())
+            .field("credentials", &self.credentials.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Reasons to refuse the envelope of a request.
@@ -65,6 +81,9 @@ pub enum EnvelopeFault {
     /// It is for another body.
     #[error("its body is not that of the envelope")]
     OtherBody,
+    /// The owner does not accept the client's certificate.
+    #[error("the client certificate of its envelope is not accepted here")]
+    UntrustedCertificate,
     /// The owner finds another principal.
     #[error("its envelope is for another principal")]
     OtherPrincipal,
@@ -80,8 +99,14 @@ pub struct RequestLine<'a> {
 }
 
 /// Credentials of a client, which authentication removes from a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ShownCredentials(Vec<(HeaderName, HeaderValue)>);
+
+impl std::fmt::Debug for ShownCredentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 impl ShownCredentials {
     /// Copies the headers of these names.
@@ -120,10 +145,10 @@ impl Envelope {
         }
     }
 
-    /// Adds the client's certificate, in DER.
+    /// Adds the client's certificate and its intermediate ones, in DER.
     #[must_use]
-    pub fn with_certificate(mut self, der: Option<&[u8]>) -> Self {
-        self.certificate = der.map(|der| BASE64.encode(der));
+    pub fn with_certificates<'a>(mut self, chain: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        self.certificates = chain.into_iter().map(|der| BASE64.encode(der)).collect();
         self
     }
 
@@ -211,9 +236,10 @@ impl Envelope {
         Some(PeerAddress { addr, local, tls: self.tls, stdio: false })
     }
 
-    /// Returns the client's certificate, in DER.
-    pub fn certificate(&self) -> Option<Vec<u8>> {
-        BASE64.decode(self.certificate.as_ref()?).ok()
+    /// Returns the client's certificate and its intermediate ones, in DER; none if it showed none.
+    pub fn certificates(&self) -> Vec<Vec<u8>> {
+        // One that cannot be decoded is empty, and not accepted.
+        self.certificates.iter().map(|der| BASE64.decode(der).unwrap_or_default()).collect()
     }
 
     /// Puts the client's credentials back into the headers.
@@ -263,7 +289,7 @@ mod tests {
         shown.insert("x-api-key", "secret".parse().unwrap());
         let shown = ShownCredentials::read(&shown, &[HeaderName::from_static("x-api-key")]);
         let envelope = Envelope::new(line, b"body", peer(), "ci")
-            .with_certificate(Some(b"der"))
+            .with_certificates([&b"der"[..], b"ca"])
             .with_credentials(&shown)
             .addressed_to(own, [9; 16], sent);
         let sealed = envelope.seal(&sealer(b"one")).unwrap();
@@ -292,11 +318,31 @@ mod tests {
         assert_eq!(opened.covers_principal("ci"), Ok(()));
         assert_eq!(opened.covers_principal("desk"), Err(EnvelopeFault::OtherPrincipal));
         assert_eq!((opened.client(), opened.nonce()), (Some(peer()), [9; 16]));
-        assert_eq!(opened.certificate().as_deref(), Some(&b"der"[..]));
+        assert_eq!(opened.certificates(), [&b"der"[..], b"ca"]);
         let mut headers = HeaderMap::new();
         opened.restore_credentials(&mut headers);
         assert_eq!(headers["x-api-key"], "secret");
         assert!(headers["x-api-key"].is_sensitive());
+    }
+
+    #[test]
+    fn no_secret_of_a_forwarded_request_is_shown() {
+        let (method, uri): (_, Uri) = (Method::POST, "/mcp?key=SECRET".parse().unwrap());
+        let mut shown = HeaderMap::new();
+        shown.insert("x-api-key", "SECRET".parse().unwrap());
+        let credentials = ShownCredentials::read(&shown, &[HeaderName::from_static("x-api-key")]);
+        let line = RequestLine { method: &method, uri: &uri };
+        let envelope = Envelope::new(line, b"", peer(), "ci").with_credentials(&credentials);
+        let head = http::Request::post(&uri).header("x-api-key", "SECRET").body(()).unwrap();
+        let request = super::super::ForwardedRequest {
+            head: head.into_parts().0,
+            body: bytes::Bytes::from_static(b"SECRET"),
+            patience: MAX_AGE,
+        };
+        let text = format!("{envelope:?} {credentials:?} {request:?}");
+        let encoded = BASE64.encode("SECRET");
+        assert!(!text.contains("SECRET") && !text.contains(&encoded), "{text}");
+        assert!(text.contains("\"ci\"") && text.contains("x-api-key"), "{text}");
     }
 
     #[test]

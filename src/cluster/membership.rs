@@ -340,7 +340,7 @@ mod tests {
         let records = Sealer::new(b"test", [key.as_bytes()]).unwrap();
         let keys = MembershipKeys { records, id: ReplicaId::new([number; 8]) };
         let advertise = PeerHost::parse(&format!("127.0.0.1:{}", 7000 + u16::from(number)));
-        let links = PeerLinkSettings { tls: None, runtime: Handle::current() };
+        let links = PeerLinkSettings { tls: Arc::default(), runtime: Handle::current() };
         Membership::new(advertise.unwrap(), keys, Arc::clone(store) as _, links)
     }
 

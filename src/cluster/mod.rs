@@ -21,6 +21,7 @@ mod store;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use http::Response;
 use hyper::body::Incoming;
 use rustls::ClientConfig;
@@ -35,11 +36,12 @@ use crate::telemetry::metrics::{ClusterCounts, ForwardResult};
 
 use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
+use peer_link::{PeerLinkSettings, PeerTls};
 use session_ids::SessionIds;
 
 pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownCredentials};
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
-pub use peer_link::{ForwardError, ForwardedRequest, PeerLink};
+pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
 pub use store::{ClusterStore, ClusterStoreError, MemoryStore, RedisStore, StoredValue};
 
@@ -69,6 +71,7 @@ pub struct Cluster {
     nonces: UsedNonces,
     membership: Arc<Membership>,
     counts: ClusterCounts,
+    tls: PeerTls,
 }
 
 /// The parts of a [`Cluster`] that are not settings.
@@ -126,7 +129,8 @@ impl Cluster {
             Sealer::new(purpose, parts.keys.iter().map(|key| key.expose().as_bytes()))
         };
         let keys = MembershipKeys { records: sealer(RECORD_PURPOSE)?, id };
-        let links = peer_link::PeerLinkSettings { tls: parts.tls, runtime: Handle::current() };
+        let tls = Arc::new(ArcSwapOption::from_pointee(parts.tls));
+        let links = PeerLinkSettings { tls: Arc::clone(&tls), runtime: Handle::current() };
         let membership = Membership::new(settings.advertise.clone(), keys, parts.store, links)
             .counting(parts.counts.clone());
         Ok(Arc::new(Self {
@@ -136,7 +140,13 @@ impl Cluster {
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
             counts: parts.counts,
+            tls,
         }))
+    }
+
+    /// Uses other certificates for connections that are opened from now on.
+    pub fn renew_tls(&self, tls: ClientConfig) {
+        self.tls.store(Some(Arc::new(tls)));
     }
 
     /// Returns the id of this replica.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, header};
@@ -22,14 +23,24 @@ use tokio_rustls::TlsConnector;
 use super::{ClusterError, ENVELOPE_HEADER, ReplicaId};
 use crate::clock;
 use crate::config::PeerHost;
+use crate::shares::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
 
 /// A request that is forwarded: its head and its whole body.
-#[derive(Debug)]
 pub struct ForwardedRequest {
     /// The head, without credentials of the gateway.
     pub head: Parts,
     /// The body.
     pub body: Bytes,
+    /// Time limit of the head of the response.
+    pub patience: Duration,
+}
+
+/// Headers, queries and bodies may contain secrets.
+impl std::fmt::Debug for ForwardedRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.head.uri.path();
+        write!(f, "ForwardedRequest({} {path}, {} bytes)", self.head.method, self.body.len())
+    }
 }
 
 /// Reasons that a forwarded request has no response.
@@ -41,6 +52,9 @@ pub enum ForwardError {
     /// The connection failed after the request was sent.
     #[error("the connection to the replica failed")]
     Broken(#[source] hyper::Error),
+    /// The head of the response did not arrive in time.
+    #[error("the replica did not answer within {0:?}")]
+    Late(Duration),
     /// The envelope cannot be sealed.
     #[error("the envelope cannot be sealed")]
     Seal(#[source] ClusterError),
@@ -49,7 +63,7 @@ pub enum ForwardError {
 impl ForwardError {
     /// Returns true if the owner may have acted on the request.
     pub fn was_sent(&self) -> bool {
-        matches!(self, Self::Broken(_))
+        matches!(self, Self::Broken(_) | Self::Late(_))
     }
 }
 
@@ -76,11 +90,14 @@ pub enum LinkError {
     Http(#[from] hyper::Error),
 }
 
+/// TLS of new connections to replicas, shared with the code that reloads it; `None` for replicas on
+/// this machine.
+pub(super) type PeerTls = Arc<ArcSwapOption<ClientConfig>>;
+
 /// Settings of connections to replicas.
 #[derive(Debug, Clone)]
 pub(super) struct PeerLinkSettings {
-    /// `None` for replicas on this machine.
-    pub(super) tls: Option<ClientConfig>,
+    pub(super) tls: PeerTls,
     /// Drives the connections: requests come from threads that each have a runtime of their own.
     pub(super) runtime: Handle,
 }
@@ -91,18 +108,20 @@ pub struct PeerLink {
     id: ReplicaId,
     address: PeerHost,
     settings: PeerLinkSettings,
-    state: Mutex<LinkState>,
+    state: Arc<Mutex<LinkState>>,
+    /// Requests without a whole response, by client.
+    open: Arc<SharedAmount>,
 }
 
 #[derive(Debug, Default)]
 struct LinkState {
-    sender: Option<SendRequest<Full<Bytes>>>,
+    sender: Option<PeerSender>,
     failed_at: Option<Instant>,
 }
 
 impl PeerLink {
     pub(super) fn new(id: ReplicaId, address: PeerHost, settings: PeerLinkSettings) -> Self {
-        Self { id, address, settings, state: Mutex::default() }
+        Self { id, address, settings, state: Arc::default(), open: Arc::default() }
     }
 
     /// Returns the id of the replica.
@@ -115,21 +134,38 @@ impl PeerLink {
         &self.address
     }
 
+    /// Takes a place for a request, which it holds until the end of its response: one client leaves
+    /// room on the connection to the others.
+    ///
+    /// # Errors
+    /// [`ShareBoundError`].
+    pub fn take_place(
+        &self,
+        holder: &Holder,
+        bounds: ShareBounds,
+    ) -> Result<Share, ShareBoundError> {
+        self.open.take(holder, 1, bounds)
+    }
+
     /// Sends a request once. One that a closing connection has not taken is sent over the next one.
     pub(super) async fn send(
         &self,
         request: ForwardedRequest,
         envelope: &str,
     ) -> Result<Response<Incoming>, ForwardError> {
+        let patience = request.patience;
         let mut request = self.prepare(request, envelope);
         for _ in 0..MAX_ATTEMPTS {
-            let mut sender = self.sender().await.map_err(ForwardError::Unreachable)?;
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(response),
-                Err(mut error) => match error.take_message() {
+            let waiting = timeout(SENDER_TIMEOUT, self.sender()).await;
+            let sender = waiting.unwrap_or(Err(LinkError::Timeout));
+            let mut sender = sender.map_err(ForwardError::Unreachable)?;
+            match timeout(patience, sender.try_send_request(request)).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(mut error)) => match error.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(ForwardError::Broken(error.into_error())),
                 },
+                Err(_) => return Err(ForwardError::Late(patience)),
             }
         }
         Err(ForwardError::Unreachable(LinkError::Recent))
@@ -137,7 +173,7 @@ impl PeerLink {
 
     /// Writes the request as one over HTTP/2. The client's host stays: the owner judges tokens by it.
     fn prepare(&self, request: ForwardedRequest, envelope: &str) -> Request<Full<Bytes>> {
-        let ForwardedRequest { mut head, body } = request;
+        let ForwardedRequest { mut head, body, .. } = request;
         let headers = &mut head.headers;
         let host = headers.remove(header::HOST);
         for name in [
@@ -170,9 +206,10 @@ impl PeerLink {
         sent
     }
 
-    /// Returns the connection, or opens it. Requests wait for one attempt, and share its failure.
-    async fn sender(&self) -> Result<SendRequest<Full<Bytes>>, LinkError> {
-        let mut state = self.state.lock().await;
+    /// Returns the connection, or opens it. Requests wait for one attempt, and share its failure. An
+    /// attempt goes on without the request that has begun it.
+    async fn sender(&self) -> Result<PeerSender, LinkError> {
+        let mut state = Arc::clone(&self.state).lock_owned().await;
         if let Some(open) = state.sender.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(open.clone());
         }
@@ -180,29 +217,28 @@ impl PeerLink {
         if state.failed_at.is_some_and(|at| now.saturating_duration_since(at) < RETRY_PAUSE) {
             return Err(LinkError::Recent);
         }
-        let connecting = connect(self.address.clone(), self.settings.clone());
-        let connecting = self.settings.runtime.spawn(timeout(CONNECT_TIMEOUT, connecting));
-        let connected = connecting.await.map_err(std::io::Error::other)?;
-        match connected.unwrap_or(Err(LinkError::Timeout)) {
-            Ok(sender) => {
-                state.failed_at = None;
-                Ok(state.sender.insert(sender).clone())
-            }
-            Err(error) => {
-                state.failed_at = Some(clock::now());
-                Err(error)
-            }
-        }
+        let connecting = connect(self.address.clone(), self.settings.tls.load_full());
+        let connecting = self.settings.runtime.spawn(async move {
+            let connected = timeout(CONNECT_TIMEOUT, connecting).await;
+            let connected = connected.unwrap_or(Err(LinkError::Timeout));
+            state.failed_at = connected.is_err().then(clock::now);
+            state.sender = connected.as_ref().ok().cloned();
+            connected
+        });
+        connecting.await.map_err(std::io::Error::other)?
     }
 }
+
+/// Sends requests over an open connection.
+type PeerSender = SendRequest<Full<Bytes>>;
 
 /// Connects to a replica, and drives the connection on the current runtime.
 async fn connect(
     address: PeerHost,
-    settings: PeerLinkSettings,
-) -> Result<SendRequest<Full<Bytes>>, LinkError> {
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<PeerSender, LinkError> {
     let (host, port) = (address.host(), address.port());
-    let Some(tls) = settings.tls else {
+    let Some(tls) = tls else {
         // Another name may be resolved to this machine now, and to another one later.
         if !address.is_own_machine() {
             return Err(LinkError::Plaintext);
@@ -214,11 +250,11 @@ async fn connect(
     let name = ServerName::try_from(host.to_owned()).map_err(|_| LinkError::Name)?;
     let socket = TcpStream::connect((host, port)).await?;
     socket.set_nodelay(true)?;
-    let stream = TlsConnector::from(Arc::new(tls)).connect(name, socket).await?;
+    let stream = TlsConnector::from(tls).connect(name, socket).await?;
     start(stream).await
 }
 
-async fn start<I>(io: I) -> Result<SendRequest<Full<Bytes>>, LinkError>
+async fn start<I>(io: I) -> Result<PeerSender, LinkError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -231,6 +267,10 @@ where
         // Every stream has its whole window: a client that reads slowly does not hold up the others.
         .initial_connection_window_size(STREAM_WINDOW.saturating_mul(MAX_FORWARDED))
         .max_header_list_size(MAX_RESPONSE_HEADER)
+        // Clients that cancel reset streams whose owner still answers. No number of them ends the
+        // connection, which other clients share.
+        .max_concurrent_reset_streams(MAX_FORWARDED as usize)
+        .max_local_error_reset_streams(None)
         .handshake(TokioIo::new(io))
         .await?;
     tokio::spawn(async move {
@@ -243,6 +283,9 @@ where
 
 /// Time limit of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for which a request waits for the connection: for an attempt, or for the end of another
+/// request's.
+const SENDER_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_add(Duration::from_millis(500));
 /// Time after a failed attempt in which there is no other one.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Connections that a request is offered to.
@@ -252,8 +295,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(3);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one response that wait for its client.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// Responses for which the connection has room.
-const MAX_FORWARDED: u32 = 16_384;
+/// Requests at a time of one replica, and responses for which its connection has room.
+pub const MAX_FORWARDED: u32 = 16_384;
 /// Bytes of the headers of a response.
 const MAX_RESPONSE_HEADER: u32 = 64 << 10;
 
@@ -263,7 +306,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_certificates_only_this_machine_is_connected_to() {
-        let settings = PeerLinkSettings { tls: None, runtime: Handle::current() };
+        let settings = PeerLinkSettings { tls: PeerTls::default(), runtime: Handle::current() };
         for host in ["192.0.2.1:7070", "gateway-0:7070", "[2001:db8::1]:7070"] {
             let address = PeerHost::parse(host).unwrap();
             let link = PeerLink::new(ReplicaId::new([1; 8]), address, settings.clone());

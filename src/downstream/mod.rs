@@ -199,19 +199,23 @@ impl McpService {
             Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => {
-                    if failure.limit().is_some() {
-                        let refused = RefusedMessage::unread(&head, &from);
-                        self.log_refused_message(&refused, &failure);
-                    }
-                    if self.gateway.audit.is_on() {
-                        let unread = Bytes::new();
-                        AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer)
-                            .audit_failure(&self.gateway, &unread, &failure);
-                    }
+                    self.record_refused_body(&head, &from, &failure);
                     refusal(&failure)
                 }
             })
         }))
+    }
+
+    /// Records a request whose body was refused, in the access log and in the audit log.
+    fn record_refused_body(&self, head: &Parts, from: &RequestSender, failure: &Failure) {
+        if failure.limit().is_some() {
+            self.log_refused_message(&RefusedMessage::unread(head, from), failure);
+        }
+        if self.gateway.audit.is_on() {
+            let unread = Bytes::new();
+            AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer)
+                .audit_failure(&self.gateway, &unread, failure);
+        }
     }
 
     /// Answers one request. Decides about it before the response is awaited.

@@ -5,10 +5,12 @@
 //! client of `[clients]`.
 
 use std::collections::HashMap;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::parse_x509_certificate;
@@ -28,6 +30,8 @@ pub struct ClientCertificate {
     expires: Duration,
     digest: KeyHash,
     der: Box<[u8]>,
+    /// The intermediate certificates that the client has shown.
+    intermediates: Vec<CertificateDer<'static>>,
 }
 
 /// The certificate is not a valid X.509 certificate.
@@ -67,12 +71,24 @@ impl ClientCertificate {
             .collect();
         let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest = KeyHash::new(sha256(der));
-        Ok(Self { names, expires: Duration::from_secs(expires), digest, der: der.into() })
+        Ok(Self { names, expires: Duration::from_secs(expires), digest, der: der.into(), intermediates: Vec::new() })
     }
 
-    /// Returns the certificate in DER.
-    pub fn der(&self) -> &[u8] {
-        &self.der
+    /// Adds the intermediate certificates that the client has shown. Too many are left out: another
+    /// replica then has to know them.
+    #[must_use]
+    pub fn with_intermediates(mut self, shown: &[CertificateDer<'_>]) -> Self {
+        let bytes: usize = shown.iter().map(|der| der.len()).sum();
+        if bytes <= MAX_INTERMEDIATE_BYTES {
+            self.intermediates = shown.iter().map(|der| der.clone().into_owned()).collect();
+        }
+        self
+    }
+
+    /// Returns the certificate and the intermediate ones, in DER.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        let intermediates = self.intermediates.iter().map(|der| der.as_ref());
+        iter::once(&*self.der).chain(intermediates)
     }
 
     /// Returns its expiry, as time since 1970.
@@ -150,6 +166,8 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
+/// Bytes of the intermediate certificates of one client that are kept.
+const MAX_INTERMEDIATE_BYTES: usize = 16 << 10;
 /// Limit of one certificate's names that are looked up.
 const MAX_CERTIFICATE_NAMES: usize = 100;
 

@@ -121,9 +121,12 @@ where
             };
             let stream = stream.map_err(ConnectionError::Handshake)?;
             let (_, session) = stream.get_ref();
-            let certificate = session.peer_certificates().and_then(<[_]>::first);
-            let certificate = certificate.map(|der| ClientCertificate::parse(der)).transpose()?;
-            let certificate = certificate.map(Arc::new);
+            let shown = session.peer_certificates().and_then(<[_]>::split_first);
+            let certificate = shown.map(|(own, rest)| {
+                let parsed = ClientCertificate::parse(own)?;
+                Ok::<_, CertificateError>(Arc::new(parsed.with_intermediates(rest)))
+            });
+            let certificate = certificate.transpose()?;
             let is_h2 = session.alpn_protocol() == Some(ALPN_H2);
             let protocol = if is_h2 { Protocol::Http2 } else { Protocol::Http1 };
             ClientConnection { certificate, ..connection }.serve(stream, protocol).await
@@ -342,12 +345,15 @@ fn http2(limits: &ConnectionLimits, streams: StreamTasks) -> http2::Builder<Stre
         .max_concurrent_streams(limits.h2_streams)
         // Limit the bytes of bodies that arrive before they are read, if ever.
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(limits.h2_window)
         // Limits the memory for a client that opens every stream and reads none of them.
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(header)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
+    if let Some(resets) = limits.h2_resets {
+        builder.max_pending_accept_reset_streams(resets).max_local_error_reset_streams(None);
+    }
     builder
 }
 
@@ -358,8 +364,6 @@ const HYPER_HEADER_LINES: usize = 100;
 const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes of a body that an HTTP/2 client may send ahead.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Bytes of all bodies together that it may send ahead.
-const CONNECTION_WINDOW: u32 = 256 * 1024;
 const MIN_NAP: Duration = Duration::from_millis(1);
 const MAX_NAP: Duration = Duration::from_millis(50);
 

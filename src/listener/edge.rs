@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use http_body::Body;
+use rustls_pki_types::CertificateDer;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
@@ -65,8 +66,10 @@ where
 
 /// Builds the stack for other replicas, which forward requests of their clients. There is no guard of
 /// hosts and pages: the host is the one that the client named, and its replica has admitted it.
+/// Certificates of clients have to be those that the listener for `clients` accepts.
 pub fn replicas<B>(
     settings: LiveSettings,
+    clients: LiveSettings,
     peer: PeerAddress,
     mcp: Arc<McpService>,
 ) -> impl Edge<B, downstream::Body>
@@ -74,7 +77,11 @@ where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
     let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
-        let answer = Arc::clone(&mcp).receive_forwarded(request, peer.addr);
+        let clients = clients.load();
+        let accepts = move |chain: &[CertificateDer<'_>]| {
+            clients.tls.as_ref().is_some_and(|tls| tls.accepts_client(chain))
+        };
+        let answer = Arc::clone(&mcp).receive_forwarded(request, peer, accepts);
         Box::pin(async move { Ok(answer.await) })
     });
     ServiceBuilder::new()

@@ -103,6 +103,12 @@ pub struct ConnectionLimits {
     pub unread_each: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub h2_streams: u32,
+    /// Bytes of the bodies on one HTTP/2 connection that arrive before they are read.
+    pub h2_window: u32,
+    /// Requests that may be reset before they are accepted, on an HTTP/2 connection that many clients
+    /// of another replica share; its streams may have any number of faults. `None` for connections
+    /// of clients: hyper's limits.
+    pub h2_resets: Option<usize>,
     /// Interval of pings to a silent HTTP/2 client, and the time limit of its answer.
     pub ping: Duration,
 }
@@ -120,6 +126,8 @@ impl Default for ConnectionLimits {
             unread: 256 << 20,
             unread_each: 64 << 20,
             h2_streams: 128,
+            h2_window: 256 * 1024,
+            h2_resets: None,
             ping: Duration::from_secs(20),
         }
     }

@@ -164,7 +164,7 @@ fn check_use(args: &CheckArgs, checked: CheckedFile<'_>, path: &Path) -> Result<
         Err(CONFIG_FAULT.into_code())
     };
     let own = match settings::of(config) {
-        Ok(listeners) => listeners.certificates,
+        Ok(listeners) => listeners.into_report(),
         Err(faults) => return refuse(faults),
     };
     let authorities = settings::judge_authorities(config);

@@ -83,7 +83,7 @@ fn ask_version(program: &str) -> Option<Result<String, String>> {
 pub(super) fn check_certificates(config: &Config, report: &mut DoctorReport) {
     let area = CheckArea::Certificates;
     let own = match settings::of(config) {
-        Ok(listeners) => listeners.certificates,
+        Ok(listeners) => listeners.into_report(),
         Err(faults) => {
             for fault in faults {
                 report.find_at(area, &fault.key, fault.text.clone(), &fault.help);

@@ -54,7 +54,7 @@ impl LoggedExpiries {
             // The start and the reload have logged it with its line.
             let is_fault = earlier.is_none_or(|(at, _)| *at != expiry.at)
                 && expiry.state(now) == ExpiryState::Expired
-                && matches!(expiry.kind, ExpiryKind::Certificate | ExpiryKind::ClientCa);
+                && is_judged_by_start(expiry.kind);
             let warning = expiry.warning(now).filter(|_| is_new && !is_fault);
             due.extend(warning.map(|warning| (expiry, warning)));
             logged.insert(expiry.name.clone(), mark);
@@ -62,6 +62,12 @@ impl LoggedExpiries {
         self.0 = logged;
         due
     }
+}
+
+/// Returns true for certificates that the start and each reload judge.
+fn is_judged_by_start(kind: ExpiryKind) -> bool {
+    use ExpiryKind::{Certificate, ClientCa, ReplicaCa, ReplicaCertificate};
+    matches!(kind, Certificate | ClientCa | ReplicaCertificate | ReplicaCa)
 }
 
 /// Returns the time until an element needs more attention, at most [`LOOK_EVERY`]: the clock may be set.

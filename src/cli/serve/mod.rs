@@ -54,6 +54,7 @@ pub(super) use audit_log::audit_settings;
 use folders::{open_baselines, with_store};
 pub use reload::Reloader;
 use reload::history::note_start;
+use replicas::ReplicaService;
 
 /// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -243,6 +244,7 @@ impl Running {
         let ReadFile { source, mut config } = file;
         memory::log_reduced(&memory::fit_control_group(&mut config));
         let settings = read_settings(&source, &config, doors)?;
+        let certificates = settings.expiries();
         // Sockets first: two gateways on one address must not both start servers.
         let socket = bind("gateway.listen", doors.clients).await?;
         let workers = Arc::new(start_workers(socket.as_ref(), &config)?);
@@ -288,12 +290,14 @@ impl Running {
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         let expiries =
-            [settings.certificates.expiries, key_expiries(&gateway.snapshots.load().config)];
+            [certificates, key_expiries(&gateway.snapshots.load().config)];
         note_start(&report, path, source, expiries.concat()).await;
         let expiries = expiry_watch::watch_expiries(&report);
-        let replica =
-            replica.map(|it| it.serve(Arc::clone(&workers), &mcp, &report, draining.clone()));
         let clients = LiveSettings::new(settings.clients);
+        let replica = replica.map(|replica| {
+            let service = ReplicaService { mcp: &mcp, report: &report, clients: &clients };
+            replica.serve(Arc::clone(&workers), service, draining.clone())
+        });
         let operators = LiveSettings::new(settings.operators);
         let refusals = operator_doors::report_refusals(&gateway);
         let client_listener = socket
@@ -415,7 +419,8 @@ fn read_settings(
     audit_log::check_standard_output(config, doors).map_err(ServeError::Settings)?;
     let settings = settings::of(config)
         .map_err(|faults| ServeError::Faults(ConfigFaults::of_late(source, faults)))?;
-    for fault in &settings.certificates.faults {
+    let of_replicas = settings.replicas.iter().flat_map(|it| &it.certificates.faults);
+    for fault in settings.certificates.faults.iter().chain(of_replicas) {
         tracing::error!("{fault}");
     }
     Ok(settings)

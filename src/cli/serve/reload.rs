@@ -32,6 +32,7 @@ use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 
+use super::replicas::PeerConnections;
 use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, loaded_file, settings};
 use cause::{ReloadCause, ReloadRefusal, ReloadReport};
@@ -47,6 +48,7 @@ pub struct Reloader {
     report: Arc<StatusReport>,
     clients: LiveSettings,
     operators: LiveSettings,
+    replicas: Option<PeerConnections>,
     log: Option<LogHandle>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
@@ -79,6 +81,7 @@ impl Running {
             report: Arc::clone(&self.report),
             clients: self.clients.clone(),
             operators: self.operators.clone(),
+            replicas: self.replica.as_ref().map(|replica| replica.connections().clone()),
             log,
             events: Arc::clone(&self.events),
             guardian: self.guardian.clone(),
@@ -253,10 +256,13 @@ impl Reloader {
 
     /// Returns all files that affect the configuration: the file itself, and the files that it
     /// names.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
+    pub fn watched_files(&self) -> Vec<PathBuf> {
         let config = &self.gateway.snapshots.load().config;
         let tls = config.gateway.tls.iter().flat_map(|tls| {
             [tls.cert.clone(), tls.key.clone()].into_iter().chain(tls.client_ca.clone())
+        });
+        let peer_files = config.cluster.iter().flat_map(|cluster| {
+            [&cluster.cert, &cluster.key, &cluster.ca].into_iter().flatten().cloned()
         });
         let refused = self.refused.lock().clone();
         let named = config.files.iter().cloned();
@@ -264,6 +270,7 @@ impl Reloader {
             .into_iter()
             .chain(named)
             .chain(tls)
+            .chain(peer_files)
             .chain(refused)
             .collect()
     }
@@ -309,7 +316,7 @@ impl Reloader {
         self.valid_from.send_replace(None);
         self.check_certificates(&loaded)?;
         let LoadedFiles { config, listeners, source } = loaded;
-        let expiries = [listeners.certificates.expiries.clone(), key_expiries(&config)].concat();
+        let expiries = [listeners.expiries(), key_expiries(&config)].concat();
         let file = loaded_file(&source, expiries, cause.actor());
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         // Removing the last client is not meant to open the gateway to
@@ -418,6 +425,9 @@ impl Reloader {
     fn publish(&self, listeners: settings::Listeners, file: LoadedFile) {
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
+        if let Some((running, new)) = self.replicas.as_ref().zip(listeners.replicas) {
+            running.renew_certificates(new);
+        }
         self.report.loaded(&self.common.config.path, file);
     }
 }

@@ -127,7 +127,7 @@ impl McpService {
     }
 
     /// Records in the audit log that a request was refused for its sender or its profile.
-    fn audit_entry(
+    pub(crate) fn audit_entry(
         &self,
         sender: Option<&Credential>,
         peer: PeerAddress,

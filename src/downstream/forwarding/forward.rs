@@ -11,16 +11,17 @@ use hyper::body::Incoming;
 
 use crate::call::{Drain, Failure};
 use crate::cluster::{
-    Cluster, Envelope, ForwardError, ForwardedRequest, PeerLink, RequestLine, SessionOwner,
+    Cluster, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionOwner,
     ShownCredentials,
 };
 use crate::identity::{API_KEY, ClientCertificate};
 use crate::mcp::{self, Era, ProtocolVersion};
+use crate::shares::Share;
 use crate::text::error_chain;
 
 use super::ForwardedHere;
+use super::bounds::head_patience;
 use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
-use crate::downstream::requests::budget::CountedEarly;
 use crate::downstream::requests::dispatch::PendingResponse;
 use crate::downstream::responses::body::BrokenBodyError;
 use crate::downstream::responses::response;
@@ -76,15 +77,20 @@ impl McpService {
         from: RequestSender,
     ) -> PendingResponse {
         Box::pin(async move {
-            let (mut head, body) = request;
+            let (head, body) = request;
+            let place = match self.take_place(&to.owner, &head, &from) {
+                Ok(place) => place,
+                Err(failure) => return response::refusal(None, &failure),
+            };
             let envelope = seal_in(&head, &body, &from);
-            let forwarded = ForwardedRequest { head: head.clone(), body: body.clone() };
+            let patience = head_patience(&head, &from);
+            let forwarded = ForwardedRequest { head: head.clone(), body: body.clone(), patience };
             match to.cluster.forward(&to.owner, forwarded, envelope).await {
                 Ok(response) => {
                     let ends = (head.method == HttpMethod::GET).then(|| self.drain.clone());
-                    response.map(|body| stream_body(body, ends))
+                    response.map(|body| stream_body(body, ends, place))
                 }
-                Err(error @ ForwardError::Broken(_)) => {
+                Err(error) if error.was_sent() => {
                     tracing::debug!(
                         owner = %to.owner.id(),
                         error = error_chain(&error),
@@ -98,7 +104,7 @@ impl McpService {
                         error = error_chain(&error),
                         "a session is lost with its replica"
                     );
-                    head.extensions.remove::<CountedEarly>();
+                    drop(place);
                     self.answer_here(head, body, from).await
                 }
             }
@@ -127,7 +133,7 @@ fn seal_in(head: &Parts, body: &[u8], from: &RequestSender) -> Envelope {
     let line = RequestLine { method: &head.method, uri: &head.uri };
     let certificate = head.extensions.get::<Arc<ClientCertificate>>();
     let envelope = Envelope::new(line, body, from.peer, from.caller.principal().as_str())
-        .with_certificate(certificate.map(|certificate| certificate.der()));
+        .with_certificates(certificate.into_iter().flat_map(|certificate| certificate.chain()));
     match head.extensions.get::<ShownCredentials>() {
         Some(shown) => envelope.with_credentials(shown),
         None => envelope,
@@ -135,9 +141,12 @@ fn seal_in(head: &Parts, body: &[u8], from: &RequestSender) -> Envelope {
 }
 
 /// Streams the owner's response on. A session's own stream ends with this replica's drain: its client
-/// opens another one elsewhere.
-fn stream_body(body: Incoming, ends: Option<Drain>) -> Body {
-    let pieces = BodyDataStream::new(body).map(|piece| piece.map_err(|_| BrokenBodyError));
+/// opens another one elsewhere. The request has its place until the end of the stream.
+fn stream_body(body: Incoming, ends: Option<Drain>, place: Share) -> Body {
+    let pieces = BodyDataStream::new(body).map(move |piece| {
+        let _held = &place;
+        piece.map_err(|_| BrokenBodyError)
+    });
     match ends {
         Some(drain) => Body::fragile(until_drain(pieces, drain)),
         None => Body::fragile(pieces),

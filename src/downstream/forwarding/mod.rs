@@ -4,6 +4,7 @@
 //! owner authenticates the client itself and answers like any other request, so a forwarded request
 //! has no rights of its own.
 
+mod bounds;
 mod forward;
 mod receive;
 

@@ -1,18 +1,19 @@
 //! The owner's side of a forwarded request.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use rustls_pki_types::CertificateDer;
 
-use crate::call::{PeerAddress, RequestFault};
+use crate::call::{Failure, PeerAddress, RequestFault};
 use crate::cluster::{Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine};
-use crate::identity::ClientCertificate;
+use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
 
-use crate::downstream::access::caller::{Refused, Unauthenticated, refusal};
+use crate::downstream::access::caller::{Refused, Unauthenticated, profile_of, refusal};
 use crate::downstream::responses::response;
 use crate::downstream::{Authenticated, Body, McpService};
 
@@ -20,35 +21,50 @@ use crate::downstream::{Authenticated, Body, McpService};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForwardedHere;
 
+/// A request from another replica that is not served.
+struct RefusedEnvelope {
+    fault: EnvelopeFault,
+    /// The client, if it was identified.
+    sender: Option<Credential>,
+    /// The connection of the client, or else that of the replica.
+    from: PeerAddress,
+}
+
 impl McpService {
     /// Answers a request from another replica. Anything without a valid envelope is refused.
+    /// `verify` judges the chain of a client's certificate, as a handshake with this replica would.
     pub async fn receive_forwarded<B>(
         self: Arc<Self>,
         request: Request<B>,
-        replica: SocketAddr,
+        replica: PeerAddress,
+        verify: impl Fn(&[CertificateDer<'_>]) -> bool + Send,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
         let Some(cluster) = self.cluster.clone() else { return forbidden() };
         let (mut head, body) = request.into_parts();
-        let opened = open(&cluster, &mut head);
-        let answered = match opened {
+        let uri = head.uri.clone();
+        let answered = match open(&cluster, &mut head, verify) {
             Ok((envelope, client)) => {
                 Arc::clone(&self)
                     .answer_forwarded(envelope, Request::from_parts(head, body), client)
                     .await
             }
-            Err(fault) => Err(fault),
+            Err(fault) => Err(RefusedEnvelope { fault, sender: None, from: replica }),
         };
-        answered.unwrap_or_else(|fault| {
+        answered.unwrap_or_else(|refused| {
             cluster.count_refused();
-            let address = replica.ip().to_string();
+            let address = replica.addr.ip().to_string();
+            let fault = refused.fault;
             let text = format!("a request from {address} to cluster.listen is refused: {fault}");
             if let Some(line) = self.peer_faults.note_about(&address, &text) {
                 tracing::warn!("{line}");
             }
-            forbidden()
+            let profile = profile_of(uri.path()).unwrap_or_default();
+            let (sender, failure) = (refused.sender.as_ref(), failure_of(fault));
+            self.audit_entry(sender, refused.from, profile, &failure);
+            refuse(fault, &failure)
         })
     }
 
@@ -58,7 +74,7 @@ impl McpService {
         envelope: Envelope,
         request: Request<B>,
         client: PeerAddress,
-    ) -> Result<Response<Body>, EnvelopeFault>
+    ) -> Result<Response<Body>, RefusedEnvelope>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
@@ -69,24 +85,37 @@ impl McpService {
             Ok(authenticated) => Ok(authenticated),
             Err(Unauthenticated::Refused(response)) => Err(response),
         };
-        let Authenticated { mut head, body, from, old: None } = (match authenticated {
+        let Authenticated { mut head, body, from, old } = match authenticated {
             Ok(authenticated) => authenticated,
             Err(response) => return Ok(of_known_peer(*response)),
-        }) else {
-            return Err(EnvelopeFault::OtherRequest);
         };
-        envelope.covers_principal(from.caller.principal().as_str())?;
+        let refused = |fault| RefusedEnvelope {
+            fault,
+            sender: Some(from.caller.credential().clone()),
+            from: client,
+        };
+        if old.is_some() {
+            return Err(refused(EnvelopeFault::OtherRequest));
+        }
+        envelope.covers_principal(from.caller.principal().as_str()).map_err(refused)?;
         let body = match self.collect_body(&mut head, body, &from).await {
             Ok(body) => body,
-            Err(failure) => return Ok(of_known_peer(refusal(&failure))),
+            Err(failure) => {
+                self.record_refused_body(&head, &from, &failure);
+                return Ok(of_known_peer(refusal(&failure)));
+            }
         };
-        envelope.covers_body(&body)?;
+        envelope.covers_body(&body).map_err(refused)?;
         Ok(of_known_peer(self.answer(head, body, from).await))
     }
 }
 
 /// Opens the envelope of a request, and restores the request as the client sent it.
-fn open(cluster: &Cluster, head: &mut Parts) -> Result<(Envelope, PeerAddress), EnvelopeFault> {
+fn open(
+    cluster: &Cluster,
+    head: &mut Parts,
+    verify: impl Fn(&[CertificateDer<'_>]) -> bool,
+) -> Result<(Envelope, PeerAddress), EnvelopeFault> {
     let sealed = mcp::header::single_value(&head.headers, &ENVELOPE_HEADER);
     let sealed = sealed.ok().flatten().cloned().ok_or(EnvelopeFault::Absent)?;
     head.headers.remove(&ENVELOPE_HEADER);
@@ -96,12 +125,44 @@ fn open(cluster: &Cluster, head: &mut Parts) -> Result<(Envelope, PeerAddress), 
     envelope.restore_credentials(&mut head.headers);
     // The connection's own certificate is that of the replica.
     head.extensions.remove::<Arc<ClientCertificate>>();
-    if let Some(der) = envelope.certificate() {
-        let certificate = ClientCertificate::parse(&der).map_err(|_| EnvelopeFault::Forged)?;
-        head.extensions.insert(Arc::new(certificate));
+    let chain: Vec<_> = envelope.certificates().into_iter().map(CertificateDer::from).collect();
+    if let Some(own) = chain.first() {
+        // The other replica may trust other CAs, or those that this one trusted before.
+        if !verify(&chain) {
+            return Err(EnvelopeFault::UntrustedCertificate);
+        }
+        let parsed = ClientCertificate::parse(own).map_err(|_| EnvelopeFault::Forged)?;
+        head.extensions.insert(Arc::new(parsed));
     }
     head.extensions.insert(ForwardedHere);
     Ok((envelope, client))
+}
+
+/// Returns the failure that a refused request is recorded and answered with. A full table of nonces
+/// is no fault of the request: it may be repeated.
+fn failure_of(fault: EnvelopeFault) -> Failure {
+    match fault {
+        EnvelopeFault::TooMany => {
+            Failure::OverLimit { limit: "forwarded".to_owned(), retry_after: NONCES_RETRY_AFTER }
+        }
+        _ => RequestFault::NotForwarded.into(),
+    }
+}
+
+/// Answers a request that is not served. The connection of a replica with the shared keys is not
+/// closed for requests of single clients.
+fn refuse(fault: EnvelopeFault, failure: &Failure) -> Response<Body> {
+    match fault {
+        EnvelopeFault::TooMany => {
+            let mut response = response::refusal(None, failure);
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response
+        }
+        EnvelopeFault::OtherPrincipal
+        | EnvelopeFault::OtherBody
+        | EnvelopeFault::UntrustedCertificate => of_known_peer(forbidden()),
+        _ => forbidden(),
+    }
 }
 
 /// A refusal of one client is no fault of the replica, whose connection other clients share.
@@ -115,4 +176,34 @@ fn forbidden() -> Response<Body> {
     let mut response = response::refuse_request(StatusCode::FORBIDDEN, RequestFault::NotForwarded);
     response.extensions_mut().insert(Refused);
     response
+}
+
+/// Time after which a request may be repeated that was refused because too many were forwarded: some
+/// nonces are forgotten then.
+const NONCES_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use http::header::RETRY_AFTER;
+
+    use super::*;
+
+    #[test]
+    fn too_many_forwarded_requests_are_refused_for_a_while_and_others_for_good() {
+        for (fault, status, retry_after, closes) in [
+            (EnvelopeFault::TooMany, 503, Some("5"), false),
+            (EnvelopeFault::Replayed, 403, None, true),
+            (EnvelopeFault::Absent, 403, None, true),
+            (EnvelopeFault::Forged, 403, None, true),
+            (EnvelopeFault::OtherPrincipal, 403, None, false),
+            (EnvelopeFault::OtherBody, 403, None, false),
+            (EnvelopeFault::UntrustedCertificate, 403, None, false),
+        ] {
+            let response = refuse(fault, &failure_of(fault));
+            assert_eq!(response.status(), status, "{fault}");
+            let header = response.headers().get(RETRY_AFTER).map(|it| it.to_str().unwrap());
+            assert_eq!(header, retry_after, "{fault}");
+            assert_eq!(response.extensions().get::<Refused>().is_some(), closes, "{fault}");
+        }
+    }
 }

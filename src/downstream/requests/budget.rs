@@ -30,7 +30,7 @@ pub(crate) struct BudgetedBody<'a, B> {
     inner: B,
     budget: BodyBudget<'a>,
     share: Option<Share>,
-    refusal: Option<Failure>,
+    counted: Option<CountedEarly>,
 }
 
 /// Reasons for a [`BudgetedBody`] to fail.
@@ -61,19 +61,21 @@ impl<'a> BodyBudget<'a> {
         Self { mcp, from, headers, bounds }
     }
 
-    /// Counts the request towards its client's rate. Outside of a Legacy session, a request over
-    /// the rate is refused before its body is read.
-    fn count_request(&self) -> Result<Option<Failure>, Failure> {
+    /// Counts the request towards its client's rate, if its session is not another replica's: then
+    /// the request counts there, or, if that replica is gone, when it is answered here. Outside of a
+    /// Legacy session, a request over the rate is refused before its body is read.
+    fn count_request(&self) -> Result<Option<CountedEarly>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
         if self.mcp.is_counted_elsewhere(self.headers, caller) {
             return Ok(None);
         }
         let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());
-        match admitted {
-            Ok(()) => Ok(None),
-            Err(failure) if self.mcp.session_of(self.headers, caller).is_ok() => Ok(Some(failure)),
-            Err(failure) => Err(failure),
-        }
+        let refusal = match admitted {
+            Ok(()) => None,
+            Err(failure) if self.mcp.session_of(self.headers, caller).is_ok() => Some(failure),
+            Err(failure) => return Err(failure),
+        };
+        Ok(Some(CountedEarly { refusal }))
     }
 
     /// Counts the first bytes of the request towards the budgets.
@@ -86,7 +88,7 @@ impl<'a> BodyBudget<'a> {
 
 impl<'a, B> BudgetedBody<'a, B> {
     pub(crate) fn new(inner: B, budget: BodyBudget<'a>) -> Self {
-        Self { inner, budget, share: None, refusal: None }
+        Self { inner, budget, share: None, counted: None }
     }
 
     /// Returns the connection's own body, to be drained.
@@ -96,12 +98,12 @@ impl<'a, B> BudgetedBody<'a, B> {
 
     /// Returns the result of counting the request towards its client's rate, if it was counted.
     pub(crate) fn counted(&mut self) -> Option<CountedEarly> {
-        self.share.is_some().then(|| CountedEarly { refusal: self.refusal.take() })
+        self.counted.take()
     }
 
     /// Counts the request, and the first of several pieces of its body.
     fn begin(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.refusal = self.budget.count_request()?;
+        self.counted = self.budget.count_request()?;
         self.share = Some(self.budget.open(bytes)?);
         Ok(())
     }

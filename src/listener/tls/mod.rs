@@ -14,11 +14,12 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject as _};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
 use x509_parser::parse_x509_certificate;
 use x509_parser::x509::X509Version;
 
+use crate::clock;
 use crate::codec::file::{FileError, MAX_PEM, read_file};
 use crate::config::ClientCertificates;
 
@@ -124,6 +125,7 @@ pub struct Certificates {
     config: Arc<ServerConfig>,
     chain: Arc<[PemCertificate]>,
     client_ca: Arc<[PemCertificate]>,
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 /// A certificate, and its position in a file.
@@ -154,10 +156,11 @@ impl Certificates {
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unsupported)?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::clone(&verifier))
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_H1.to_vec()];
-        Ok(Self { config: Arc::new(config), chain: chain.into(), client_ca: client_ca.into() })
+        let (config, chain) = (Arc::new(config), chain.into());
+        Ok(Self { config, chain, client_ca: client_ca.into(), verifier })
     }
 
     /// Returns the chain, the server's own certificate first.
@@ -168,6 +171,15 @@ impl Certificates {
     /// Returns the CA certificates for clients' certificates; none if these are not requested.
     pub fn client_ca(&self) -> &[PemCertificate] {
         &self.client_ca
+    }
+
+    /// Returns true if a handshake would accept this chain of a client, its own certificate first. The
+    /// client's possession of the key is not verified.
+    pub fn accepts_client(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((own, intermediates)) = chain.split_first() else { return false };
+        let now = UnixTime::since_unix_epoch(clock::unix_now());
+        !self.client_ca.is_empty()
+            && self.verifier.verify_client_cert(own, intermediates, now).is_ok()
     }
 
     /// Returns true if both have the same certificates.

@@ -237,3 +237,53 @@ fn the_first_ca_certificate_to_end_counts_while_one_is_valid() {
     assert_eq!(judge(&[&older, &old]), ("CN=old".to_owned(), true));
     assert_eq!(inspect_authorities(&[], NOW.parse().unwrap()), None);
 }
+
+#[test]
+fn a_chain_of_a_client_is_accepted_as_in_a_handshake() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = write_pair(dir.path());
+    let issue = |issuer: &Authority, change: fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        change(&mut params);
+        params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
+    };
+    let client_ca = dir.path().join("clients.pem");
+    let (ca, stranger) = (lasting_authority(None), lasting_authority(None));
+    let (middle, other) = (lasting_authority(Some(&ca)), lasting_authority(Some(&stranger)));
+    fs::write(&client_ca, ca.pem()).unwrap();
+    let with_ca = TlsFiles { client_ca: Some(client_ca), ..files.clone() };
+    let certificates = Certificates::load(&with_ca).unwrap();
+    let none = |_: &mut CertificateParams| {};
+    let expired = |params: &mut CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
+    let for_servers = |params: &mut CertificateParams| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    };
+    let (direct, through) = (issue(&ca, none), issue(&middle, none));
+    for (name, chain, expected) in [
+        ("of the CA", vec![direct.clone()], true),
+        ("through an intermediate CA", vec![through.clone(), middle.der().clone()], true),
+        ("without the intermediate certificate", vec![through], false),
+        ("of another CA", vec![issue(&stranger, none)], false),
+        ("of another chain", vec![issue(&other, none), other.der().clone()], false),
+        ("expired", vec![issue(&ca, expired)], false),
+        ("for servers", vec![issue(&ca, for_servers)], false),
+        ("no certificate", vec![CertificateDer::from(Vec::new())], false),
+        ("empty", Vec::new(), false),
+    ] {
+        assert_eq!(certificates.accepts_client(&chain), expected, "{name}");
+    }
+    let without_ca = Certificates::load(&files).unwrap();
+    assert!(!without_ca.accepts_client(&[direct]), "no certificates are requested");
+}
+
+/// An authority without an end.
+fn lasting_authority(issuer: Option<&Authority>) -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    params.distinguished_name.push(DnType::CommonName, format!("{:?}", issuer.is_some()));
+    match issuer {
+        Some(issuer) => CertifiedIssuer::signed_by(params, key, issuer).unwrap(),
+        None => CertifiedIssuer::self_signed(params, key).unwrap(),
+    }
+}

@@ -16,20 +16,21 @@ use trunkline::crypto::Sealer;
 
 use super::{RedisServer, STATE_KEY, forwarded, peer_address, start_replicas};
 use crate::refused_logins::{line_with, warnings};
-use crate::support::{Client, Gateway, Upstream, client_table};
+use crate::authorization::audited;
+use crate::support::{Client, Gateway, Upstream, client_table, poll_for};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// The owner of a session, and the keys of a replica that forwards requests to it.
-struct Owner {
+pub struct Owner {
     id: ReplicaId,
-    address: SocketAddr,
+    pub address: SocketAddr,
     keys: Sealer,
     client: Client,
 }
 
 impl Owner {
-    async fn of(gateway: &Gateway) -> Self {
+    pub async fn of(gateway: &Gateway) -> Self {
         let status = gateway.status().await;
         let client = Client::sessionless(gateway.running.address, "2025-11-25").key("key-one");
         Self {
@@ -42,17 +43,22 @@ impl Owner {
 
     /// Returns the envelope of a ping in the session.
     fn envelope(&self) -> Envelope {
-        let (method, uri) = (Method::POST, Uri::from_static("/mcp"));
+        self.envelope_of("POST", PING)
+    }
+
+    /// Returns the envelope of a request to the endpoint.
+    pub fn envelope_of(&self, method: &str, body: &str) -> Envelope {
+        let (method, uri) = (method.parse().unwrap(), Uri::from_static("/mcp"));
         let line = RequestLine { method: &method, uri: &uri };
         let addr = SocketAddr::from(([192, 0, 2, 7], 4000));
         let from = PeerAddress { addr, local: self.address, tls: false, stdio: false };
         let mut shown = HeaderMap::new();
         shown.insert("authorization", "Bearer key-one".parse().unwrap());
         let shown = ShownCredentials::read(&shown, &[http::header::AUTHORIZATION]);
-        Envelope::new(line, PING.as_bytes(), from, "one").with_credentials(&shown)
+        Envelope::new(line, body.as_bytes(), from, "one").with_credentials(&shown)
     }
 
-    fn seal(&self, envelope: Envelope, nonce: u8) -> String {
+    pub fn seal(&self, envelope: Envelope, nonce: u8) -> String {
         let addressed = envelope.addressed_to(self.id, [nonce; 16], unix_now());
         addressed.seal(&self.keys).unwrap()
     }
@@ -74,7 +80,7 @@ fn keys(secret: &str) -> Sealer {
     Sealer::new(ENVELOPE_PURPOSE, [secret.as_bytes()]).unwrap()
 }
 
-async fn replica(upstream: &Upstream, redis: &RedisServer) -> Gateway {
+pub async fn replica(upstream: &Upstream, redis: &RedisServer) -> Gateway {
     let builder = || {
         Gateway::with("s", upstream.http())
             .toml(&client_table("one", "key-one", ""))
@@ -176,4 +182,47 @@ async fn a_client_cannot_send_an_envelope_of_its_own() {
     assert_eq!(ask.send().await.status(), 200, "it is replaced");
     let direct = owner.client.ask("ping", json!({})).header(ENVELOPE_HEADER.as_str(), "x");
     assert_eq!(direct.send().await.status(), 200, "it has no meaning for clients");
+}
+
+#[tokio::test]
+async fn refused_bodies_and_envelopes_are_recorded_at_the_owner() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let builder = || {
+        Gateway::with("s", upstream.http())
+            .gateway("limits.body = \"2KiB\"")
+            .toml(&client_table("one", "key-one", ""))
+            .toml("[audit]\nfile = \"audit.jsonl\"\n")
+    };
+    let [gateway] = start_replicas(&redis.url(), builder).await;
+    let owner = Owner::of(&gateway).await;
+    let (large, broken) = ("x".repeat(3000), "{\"jsonrpc\":");
+    for (nonce, body, status) in [(1, &*large, 413), (2, broken, 400)] {
+        let sealed = owner.seal(owner.envelope_of("POST", body), nonce);
+        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, status, "{nonce}");
+    }
+    let stranger = owner.seal(owner.envelope_of("POST", "{}"), 3);
+    assert_eq!(owner.send("/mcp", PING, Some(&stranger)).await, 403, "another body");
+    assert_eq!(owner.send("/mcp", PING, None).await, 403, "no envelope");
+    let is_refusal = |record: &serde_json::Value| record["reason"].is_string();
+    let refused = poll_for(async || {
+        let all = audited(gateway.folder(), 1).await;
+        let refused: Vec<_> = all.into_iter().filter(is_refusal).collect();
+        (refused.len() >= 4).then_some(refused)
+    })
+    .await;
+    let found: Vec<_> = refused
+        .iter()
+        .map(|it| [&it["reason"], &it["principal"], &it["address"]].map(|it| it.as_str()))
+        .collect();
+    let (client, known) = (Some("192.0.2.7"), Some("one"));
+    assert_eq!(
+        found,
+        [
+            [Some("body_too_large"), known, client],
+            [Some("parse_error"), known, client],
+            [Some("invalid_request"), known, client],
+            [Some("invalid_request"), None, Some("127.0.0.1")],
+        ],
+        "{refused:#?}"
+    );
 }

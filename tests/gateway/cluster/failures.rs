@@ -20,7 +20,7 @@ fn gateway_of(upstream: &Upstream) -> crate::support::gateway::Builder {
 }
 
 /// Joins a replica that has a lease, but no listener.
-fn silent_replica(redis: &RedisServer, port: u16) -> Arc<Cluster> {
+pub fn silent_replica(redis: &RedisServer, port: u16) -> Arc<Cluster> {
     let settings = ClusterConfig {
         store: StoreUrl::parse(&redis.url()).unwrap(),
         listen: ([127, 0, 0, 1], port).into(),
@@ -41,8 +41,8 @@ fn silent_replica(redis: &RedisServer, port: u16) -> Arc<Cluster> {
 }
 
 /// Returns the kind of a client with a session of this replica.
-fn session_of(cluster: &Cluster) -> Kind {
-    let id = cluster.new_session_id(&Principal::Anonymous, &Endpoint::default()).unwrap();
+pub fn session_of(cluster: &Cluster, principal: &Principal) -> Kind {
+    let id = cluster.new_session_id(principal, &Endpoint::default()).unwrap();
     Kind::Legacy { session: Some(id.to_string()), version: "2025-11-25".into() }
 }
 
@@ -75,7 +75,7 @@ async fn a_killed_owner_whose_lease_remains_answers_session_lost() {
     let [a] = start_replicas(&redis.url(), || gateway_of(&upstream)).await;
     let killed = silent_replica(&redis, free_port());
     knows(&a, 1).await;
-    let client = a.plain().becomes(session_of(&killed));
+    let client = a.plain().becomes(session_of(&killed, &Principal::Anonymous));
     assert_eq!(client.request("ping", json!({})).await.status, 404);
     assert_eq!(forwarded(&a, "owner_gone").await, 1);
     let client = client.initialized().await;
@@ -90,7 +90,7 @@ async fn an_owner_that_hangs_ends_its_calls_with_an_error() {
     let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let owner = silent_replica(&redis, hanging.local_addr().unwrap().port());
     knows(&a, 1).await;
-    let client = a.plain().becomes(session_of(&owner));
+    let client = a.plain().becomes(session_of(&owner, &Principal::Anonymous));
     let ask = client.ask("ping", json!({}));
     let (said, accepted) = within(async { tokio::join!(ask.send(), hanging.accept()) }).await;
     assert_eq!(said.status(), 502);
@@ -166,12 +166,44 @@ async fn foreign_values_in_the_store_are_ignored() {
         redis.command(&format!("SET trunkline:replicas:{name} {value}")).await;
     }
     redis.command("SADD trunkline:replicas 00000000000000cc").await;
+    // No text, much too long, and a value of another kind.
+    redis.command("SADD trunkline:replicas \"\\xff\\xfe\"").await;
+    redis.command(&format!("SADD trunkline:replicas {}", "e".repeat(5000))).await;
+    redis.command("SADD trunkline:replicas 00000000000000dd").await;
+    redis.command("LPUSH trunkline:replicas:00000000000000dd x").await;
     let [a, _b] = start_replicas(&redis.url(), || gateway_of(&upstream)).await;
     assert!(a.status().await["cluster"]["store_error"].is_null());
-    // A name without a value is removed.
+    // Names without a value are removed, and members that are no names.
     poll_for(async || {
         let names = redis.command("SMEMBERS trunkline:replicas").await;
-        (!names.contains("00000000000000cc")).then_some(())
+        let removed = ["00000000000000cc", "not-a-name", "\u{fffd}", "eeeee"];
+        removed.iter().all(|member| !names.contains(member)).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_answered_here_for_its_lost_owner_counts_once() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let limited = || {
+        gateway_of(&upstream)
+            .gateway("client_rate = \"3/h\"")
+            .toml(&crate::support::client_table("one", "key-one", ""))
+    };
+    let [a] = start_replicas(&redis.url(), limited).await;
+    let killed = silent_replica(&redis, free_port());
+    knows(&a, 1).await;
+    let kind = session_of(&killed, &Principal::Client("one".into()));
+    let client = a.plain().becomes(kind).key("key-one");
+    // A body in several pieces would be counted before it is read.
+    let large = json!({ "x": "y".repeat(300_000) });
+    for params in [large.clone(), json!({}), large.clone()] {
+        assert_eq!(client.request("ping", params).await.status, 404);
+    }
+    for params in [json!({}), large] {
+        let refused = client.request("ping", params).await;
+        let message = refused.error()["message"].as_str().unwrap();
+        assert!(message.contains("over the limit"), "{refused:?}");
+    }
+    assert_eq!(forwarded(&a, "owner_gone").await, 5);
 }

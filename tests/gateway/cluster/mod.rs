@@ -1,7 +1,9 @@
 //! Several gateways behind one address, with a real Redis server.
 
+mod connections;
 mod envelopes;
 mod failures;
+mod frames;
 mod peers;
 mod sessions;
 mod store;

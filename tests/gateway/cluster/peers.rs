@@ -6,10 +6,12 @@ use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::{RedisServer, forwarded, free_port, knows, peer_address, replica_at, through};
 use crate::certificates::{ClientCa, server_certificates, trust};
 use crate::support::client::{Protocol, Trust, dial};
+use crate::support::gateway::Builder;
 use crate::support::{Client, Gateway, Upstream, client_table};
 
 /// Writes the certificates of replicas into a folder.
@@ -80,6 +82,105 @@ async fn replicas_show_each_other_certificates_and_clients_keep_theirs() {
     assert!(is_answered(address, known.clone()).await, "with a certificate of the CA");
     // A certificate of a replica alone is not enough.
     assert_eq!(forwarded(&a, "refused").await, 1);
+}
+
+/// Returns a replica with certificates for clients and for replicas in this folder, and the CAs for
+/// certificates of clients in a file of it.
+fn secured_replica(folder: &Path, upstream: &Upstream, store: &str, clients: &str) -> Builder {
+    let place = folder.display();
+    let builder = Gateway::with("s", upstream.http())
+        .gateway(&format!(
+            "tls = {{ cert = '{place}/server.pem', key = '{place}/server.key', \
+             client_ca = '{place}/{clients}' }}"
+        ))
+        .toml("[clients.ci]\ncertificates = [\"CN=ci\"]\n");
+    replica_at(builder, store, free_port(), &peer_files(folder))
+}
+
+fn peer_files(folder: &Path) -> String {
+    let place = folder.display();
+    format!("cert = '{place}/peer.pem'\nkey = '{place}/peer.key'\nca = '{place}/peer-ca.pem'\n")
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_a_ca_that_the_owner_does_not_trust_identifies_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    peer_certificates(folder.path());
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let (common, removed) = (ClientCa::new(), ClientCa::new());
+    std::fs::write(folder.path().join("common.pem"), common.0.pem()).unwrap();
+    let both = format!("{}{}", common.0.pem(), removed.0.pem());
+    std::fs::write(folder.path().join("both.pem"), both).unwrap();
+    let replica = |clients| secured_replica(folder.path(), &upstream, &redis.url(), clients);
+    let a = replica("common.pem").start().await;
+    let b = replica("both.pem").start().await;
+    for replica in [&a, &b] {
+        knows(replica, 1).await;
+    }
+    let trusted = trust(folder.path());
+    let client = Client::sessionless(a.running.address, "2025-11-25");
+    let client = client.tls(trusted.clone().showing(common.issue("ci"))).initialized().await;
+    for (ca, status) in [(&common, 200), (&removed, 403), (&common, 200)] {
+        let at_b = through(&b, &client, None).tls(trusted.clone().showing(ca.issue("ci")));
+        assert_eq!(at_b.request("ping", json!({})).await.status, status);
+    }
+    // Refusals of single clients are no reason to close the connection, which others share.
+    let at_b = || through(&b, &client, None).tls(trusted.clone().showing(removed.issue("ci")));
+    for _ in 0..5 {
+        assert_eq!(at_b().request("ping", json!({})).await.status, 403);
+    }
+    assert_eq!(forwarded(&a, "refused").await, 6);
+}
+
+#[tokio::test]
+async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let old = peer_certificates(folder.path());
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let start = async || {
+        let builder = Gateway::with("s", upstream.http());
+        let files = peer_files(folder.path());
+        replica_at(builder, &redis.url(), free_port(), &files).start().await
+    };
+    let (a, b) = (start().await, start().await);
+    for replica in [&a, &b] {
+        knows(replica, 1).await;
+    }
+    let status = a.status().await;
+    for (name, kind) in [("cluster.cert", "replica_certificate"), ("cluster.ca", "replica_ca")] {
+        let expiries = status["expiries"].as_array().unwrap();
+        let found = expiries.iter().find(|expiry| expiry["name"] == name);
+        assert_eq!(found.expect(name)["kind"], kind);
+    }
+    assert!(a.metrics().await.contains("kind=\"replica_certificate\""));
+    let address = peer_address(&a).await;
+    let showing = |ca: &ClientCa| {
+        Trust::ca(&folder.path().join("peer-ca.pem")).showing(ca.issue("a replica"))
+    };
+    assert!(is_answered(address, showing(&old)).await);
+    // Another CA, so that none of the old files is of use.
+    let new = peer_certificates(folder.path());
+    assert!(!is_answered(address, showing(&new)).await);
+    let file = |name: &str| folder.path().join(name);
+    let files = a.reloader.watched_files();
+    for name in ["peer.pem", "peer.key", "peer-ca.pem"] {
+        assert!(files.contains(&file(name)), "{name} is watched");
+    }
+    for replica in [&a, &b] {
+        assert_eq!(replica.reloader.reload().await, ReloadOutcome::Unchanged);
+    }
+    assert!(is_answered(address, showing(&new)).await);
+    assert!(!is_answered(address, showing(&old)).await);
+    let client = a.legacy().await;
+    assert_eq!(through(&b, &client, None).call("s__echo", json!({})).await.text(), "{}");
+    assert_eq!(forwarded(&b, "answered").await, 1);
+    // Files that do not fit each other are not used.
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    std::fs::write(file("peer.key"), key).unwrap();
+    assert_eq!(a.reloader.reload().await, ReloadOutcome::Rejected);
+    assert!(is_answered(address, showing(&new)).await);
 }
 
 /// Returns true if a request gets any answer.

@@ -103,7 +103,7 @@ pub(super) fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
         ("log.format", old.log.format != new.log.format),
         ("telemetry", old.telemetry != new.telemetry),
         ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),
-        ("cluster", old.cluster != new.cluster),
+        ("cluster", !is_cluster_applied(old, new)),
         (
             "gateway.state_keys (between replicas)",
             new.cluster.is_some() && old.gateway.state_keys != new.gateway.state_keys,
@@ -111,6 +111,14 @@ pub(super) fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     ];
     for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
         tracing::warn!("{key} has changed: it takes effect at the next start");
+    }
+}
+
+/// Returns true if the changes of `[cluster]` take effect at once.
+fn is_cluster_applied(old: &Config, new: &Config) -> bool {
+    match &old.cluster {
+        Some(cluster) => cluster.is_applied_by(new.cluster.as_ref()),
+        None => new.cluster.is_none(),
     }
 }
 
@@ -145,6 +153,34 @@ mod tests {
         ] {
             let changes = ReloadChanges::between(&config(old), &config(new));
             assert_eq!(changes.describe(), expected);
+        }
+    }
+
+    #[test]
+    fn other_certificates_of_replicas_need_no_restart() {
+        let text = |store: &str, cert: &str| {
+            format!(
+                "[gateway]\nstate_keys = [\"x\"]\n[cluster]\nstore = \"redis://{store}\"\n\
+                 listen = \"127.0.0.1:7070\"\nadvertise = \"127.0.0.1:7070\"\n{cert}"
+            )
+        };
+        let files = |folder: &str| {
+            format!("cert = \"{folder}/a\"\nkey = \"{folder}/b\"\nca = \"{folder}/c\"\n")
+        };
+        let plain = config(&text("127.0.0.1", ""));
+        let [old, new] = ["old", "new"].map(|it| config(&text("127.0.0.1", &files(it))));
+        let moved = config(&text("[::1]", &files("new")));
+        for (old, new, is_applied) in [
+            (&old, &old, true),
+            (&old, &new, true),
+            (&old, &moved, false),
+            (&plain, &new, false),
+            (&old, &plain, false),
+            (&config(""), &plain, false),
+            (&plain, &config(""), false),
+            (&config(""), &config(""), true),
+        ] {
+            assert_eq!(is_cluster_applied(old, new), is_applied, "{:?}", new.cluster);
         }
     }
 

@@ -3,36 +3,58 @@
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use trunkline_https::{PeerFiles, peer_tls};
 
 use crate::admin::StatusReport;
 use crate::call::Drain;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
-use crate::config::{ClusterConfig, Config};
+use crate::config::Config;
 use crate::downstream::McpService;
 use crate::listener::{Listener, LiveSettings, Settings, Workers, edge};
 use crate::telemetry::metrics::Metrics;
 
+use super::settings::ReplicaSettings;
 use super::{Doors, ServeError, bind};
 
 /// A replica with a bound listener, which serves nothing yet.
 pub(super) struct BoundReplica {
     pub(super) cluster: Arc<Cluster>,
     socket: Listener,
-    settings: Settings,
+    settings: LiveSettings,
 }
 
 /// A replica that serves the others.
 pub(super) struct RunningReplica {
-    cluster: Arc<Cluster>,
+    connections: PeerConnections,
     listener: JoinHandle<()>,
     lease: JoinHandle<()>,
+}
+
+/// The connections with other replicas, shared with the code that reloads their certificates.
+#[derive(Clone)]
+pub(super) struct PeerConnections {
+    cluster: Arc<Cluster>,
+    listener: LiveSettings,
+}
+
+impl PeerConnections {
+    /// Uses other certificates for new connections. The other settings are those of the start, and
+    /// so is the choice between TLS and none.
+    pub(super) fn renew_certificates(&self, settings: ReplicaSettings) {
+        let ReplicaSettings { listener, outgoing, .. } = settings;
+        let (Some(tls), Some(outgoing)) = (listener.tls, outgoing) else { return };
+        let running = self.listener.load();
+        if running.tls.is_some() {
+            let Settings { limits, guard, .. } = listener;
+            self.listener.publish(Settings { limits, guard, tls: Some(tls) });
+            self.cluster.renew_tls(outgoing);
+        }
+    }
 }
 
 /// Binds the listener for other replicas; `None` without `[cluster]`, and for a gateway of one client.
 pub(super) async fn bind_replica(
     config: &Config,
-    settings: Option<Settings>,
+    settings: Option<ReplicaSettings>,
     doors: Doors,
     metrics: &Metrics,
 ) -> Result<Option<BoundReplica>, ServeError> {
@@ -44,18 +66,20 @@ pub(super) async fn bind_replica(
     let parts = ClusterParts {
         keys: &config.gateway.state_keys,
         store: Arc::new(RedisStore::new(&cluster.store).map_err(ClusterError::from)?),
-        tls: client_tls(cluster)?,
+        tls: settings.outgoing,
         counts: metrics.cluster_counts().clone(),
     };
     let cluster = Cluster::new(cluster, parts)?;
+    let settings = LiveSettings::new(settings.listener);
     Ok(Some(BoundReplica { cluster, socket, settings }))
 }
 
-fn client_tls(cluster: &ClusterConfig) -> Result<Option<rustls::ClientConfig>, ClusterError> {
-    let (Some(cert), Some(key), Some(ca)) = (&cluster.cert, &cluster.key, &cluster.ca) else {
-        return Ok(None);
-    };
-    Ok(Some(peer_tls(PeerFiles { cert, key, ca })?))
+/// The services that a replica offers to the others.
+pub(super) struct ReplicaService<'a> {
+    pub(super) mcp: &'a Arc<McpService>,
+    pub(super) report: &'a Arc<StatusReport>,
+    /// The settings of the listener for clients, whose certificates are verified again.
+    pub(super) clients: &'a LiveSettings,
 }
 
 impl BoundReplica {
@@ -63,15 +87,17 @@ impl BoundReplica {
     pub(super) fn serve(
         self,
         workers: Arc<Workers>,
-        mcp: &Arc<McpService>,
-        report: &Arc<StatusReport>,
+        service: ReplicaService<'_>,
         draining: Drain,
     ) -> RunningReplica {
         let Self { cluster, socket, settings } = self;
-        let (mcp, report) = (Arc::clone(mcp), Arc::clone(report));
-        let settings = LiveSettings::new(settings);
+        let ReplicaService { mcp, report, clients } = service;
+        let (mcp, report, clients) = (Arc::clone(mcp), Arc::clone(report), clients.clone());
         let live = settings.clone();
-        let stack = move |peer| edge::replicas(live.clone(), peer, Arc::clone(&mcp));
+        let connections =
+            PeerConnections { cluster: Arc::clone(&cluster), listener: settings.clone() };
+        let stack =
+            move |peer| edge::replicas(live.clone(), clients.clone(), peer, Arc::clone(&mcp));
         let socket = socket.on(workers);
         let listener = tokio::spawn(async move {
             let drained = socket.serve(settings, stack, draining).await;
@@ -82,16 +108,21 @@ impl BoundReplica {
         tracing::info!(id = %cluster.id(), "this gateway is a replica");
         let digest = move || report.loaded_digest();
         let lease = tokio::spawn(Arc::clone(&cluster).keep_lease(digest));
-        RunningReplica { cluster, listener, lease }
+        RunningReplica { connections, listener, lease }
     }
 }
 
 impl RunningReplica {
+    /// Returns its connections.
+    pub(super) fn connections(&self) -> &PeerConnections {
+        &self.connections
+    }
+
     /// Ends the lease, after the requests that other replicas have forwarded.
     pub(super) async fn leave(self) {
         let _ = self.listener.await;
         self.lease.abort();
         let _ = self.lease.await;
-        self.cluster.leave().await;
+        self.connections.cluster.leave().await;
     }
 }

@@ -8,15 +8,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustls::ClientConfig;
 use rustls_pki_types::CertificateDer;
-use trunkline_https::is_platform_root;
+use x509_parser::parse_x509_certificate;
+use trunkline_https::{PeerFiles, is_platform_root, peer_tls};
 
 use crate::admin::{Expiry, ExpiryKind, wall_time};
 use crate::config::{
     ClientCertificates, ClusterConfig, Config, LateFault, ServerKind, TlsConfig, quote_segment,
 };
 use crate::listener::{
-    CertificateFault, Certificates, ChainSurroundings, TlsError, TlsFiles, are_swapped,
+    CertificateFault, Certificates, ChainSurroundings, PemCertificate, TlsError, TlsFiles, are_swapped,
     inspect_authorities, inspect_chain, read_certificates,
 };
 use crate::text::error_chain;
@@ -72,13 +74,21 @@ pub(super) fn load_certificates(tls: &TlsConfig) -> Result<Certificates, LateFau
     })
 }
 
-/// Reads the certificates of the listener for other replicas, which all show one of the CA.
+/// The certificates for connections between replicas.
+pub(super) struct PeerCertificates {
+    /// For the listener: all replicas show a certificate of the CA.
+    pub(super) server: Certificates,
+    /// For connections to other replicas.
+    pub(super) client: ClientConfig,
+}
+
+/// Reads the certificates for connections between replicas; `None` if all are on this machine.
 ///
 /// # Errors
 /// The fault of a file that cannot be used.
 pub(super) fn load_peer_certificates(
     cluster: &ClusterConfig,
-) -> Result<Option<Certificates>, LateFault> {
+) -> Result<Option<PeerCertificates>, LateFault> {
     let (Some(cert), Some(key), Some(ca)) = (&cluster.cert, &cluster.key, &cluster.ca) else {
         return Ok(None);
     };
@@ -90,13 +100,19 @@ pub(super) fn load_peer_certificates(
     };
     let loaded = load_certificates(&tls).map_err(|fault| {
         let key = match &*fault.key {
-            CERT_KEY => "cluster.cert",
-            CLIENT_CA_KEY => "cluster.ca",
+            CERT_KEY => PEER_CERT_KEY,
+            CLIENT_CA_KEY => PEER_CA_KEY,
             _ => "cluster.key",
         };
         LateFault { key: key.to_owned(), ..fault }
     });
-    loaded.map(Some)
+    let server = loaded?;
+    let client = peer_tls(PeerFiles { cert, key, ca }).map_err(|error| LateFault {
+        key: PEER_CERT_KEY.to_owned(),
+        text: error_chain(&error),
+        help: "if the files are being renewed, wait until all of them are written".to_owned(),
+    })?;
+    Ok(Some(PeerCertificates { server, client }))
 }
 
 fn swapped_fault(files: &TlsFiles) -> LateFault {
@@ -117,9 +133,40 @@ pub(in crate::cli::serve) fn judge_own(
     tls: &TlsConfig,
 ) -> CertificateReport {
     let mut report = CertificateReport::default();
-    report.add_own(certificates, &tls.cert, wall_time());
+    report.add_own(certificates, &tls.cert, &CLIENT_FACING);
     report
 }
+
+/// Judges the certificates for connections between replicas.
+pub(super) fn judge_peer(
+    certificates: &Certificates,
+    cluster: &ClusterConfig,
+) -> CertificateReport {
+    let mut report = CertificateReport::default();
+    let file = cluster.cert.as_deref().unwrap_or(Path::new(""));
+    report.add_own(certificates, file, &PEER_FACING);
+    report
+}
+
+/// The settings of a certificate and its CA, and their kinds.
+struct CertificateRole {
+    cert: &'static str,
+    ca: &'static str,
+    kinds: [ExpiryKind; 2],
+}
+
+/// The certificates for clients.
+const CLIENT_FACING: CertificateRole = CertificateRole {
+    cert: CERT_KEY,
+    ca: CLIENT_CA_KEY,
+    kinds: [ExpiryKind::Certificate, ExpiryKind::ClientCa],
+};
+/// The certificates between replicas.
+const PEER_FACING: CertificateRole = CertificateRole {
+    cert: PEER_CERT_KEY,
+    ca: PEER_CA_KEY,
+    kinds: [ExpiryKind::ReplicaCertificate, ExpiryKind::ReplicaCa],
+};
 
 /// Reads and judges the CA certificates for servers, providers and issuers. A file that cannot be
 /// read, or that takes forever, is a fault of its server, and no reason to refuse the
@@ -133,30 +180,42 @@ pub fn judge_authorities(config: &Config) -> CertificateReport {
 }
 
 impl CertificateReport {
-    fn add_own(&mut self, certificates: &Certificates, file: &Path, now: Timestamp) {
+    fn add_own(&mut self, certificates: &Certificates, file: &Path, role: &CertificateRole) {
+        let now = wall_time();
+        let CertificateRole { cert, ca, kinds: [cert_kind, ca_kind] } = *role;
         let nearby = || certificates_beside(file);
-        let around = ChainSurroundings { now, is_root: &is_platform_root, nearby: &nearby };
+        // Replicas know the roots of the file alone.
+        let is_peer = cert_kind == ExpiryKind::ReplicaCertificate;
+        let is_root = |subject: &[u8]| {
+            if is_peer {
+                has_subject(certificates.client_ca(), subject)
+            } else {
+                is_platform_root(subject)
+            }
+        };
+        let around = ChainSurroundings { now, is_root: &is_root, nearby: &nearby };
         let chain = inspect_chain(certificates.chain(), &around);
         self.valid_from = chain.faults.iter().filter_map(CertificateFault::begin).max();
-        self.faults.extend(chain.faults.iter().map(|fault| chain_fault(fault, file)));
+        let faults = chain.faults.iter().map(|fault| chain_fault(fault, file));
+        self.faults.extend(faults.map(|fault| LateFault { key: cert.to_owned(), ..fault }));
         if let Some(issuer) = chain.unknown_issuer {
             let text = format!(
                 "the issuer {issuer} is not in the file: if it is an intermediate CA, append its \
                  certificate"
             );
-            self.remarks.push(CertificateRemark { key: CERT_KEY, text });
+            self.remarks.push(CertificateRemark { key: cert, text });
         }
         self.expiries.push(Expiry {
-            kind: ExpiryKind::Certificate,
-            name: CERT_KEY.to_owned(),
+            kind: cert_kind,
+            name: cert.to_owned(),
             subject: "the certificate".to_owned(),
             at: chain.expires,
         });
         if let Some(authority) = inspect_authorities(certificates.client_ca(), now) {
-            self.faults.extend(authority.fault.map(|fault| authority_fault(CLIENT_CA_KEY, &fault)));
+            self.faults.extend(authority.fault.map(|fault| authority_fault(ca, &fault)));
             self.expiries.push(Expiry {
-                kind: ExpiryKind::ClientCa,
-                name: CLIENT_CA_KEY.to_owned(),
+                kind: ca_kind,
+                name: ca.to_owned(),
                 subject: format!("the CA certificate {}", authority.subject),
                 at: authority.expires,
             });
@@ -292,6 +351,14 @@ fn authority_fault(key: &str, fault: &CertificateFault) -> LateFault {
     LateFault { key: key.to_owned(), text, help: ExpiryKind::ClientCa.cure().to_owned() }
 }
 
+/// Returns true if one of the certificates has this subject, in DER.
+fn has_subject(certificates: &[PemCertificate], subject: &[u8]) -> bool {
+    certificates.iter().any(|certificate| {
+        let parsed = parse_x509_certificate(&certificate.der);
+        parsed.is_ok_and(|(_, parsed)| parsed.subject().as_raw() == subject)
+    })
+}
+
 /// Returns the certificates of the other files in the folder of a certificate.
 fn certificates_beside(file: &Path) -> Vec<CertificateDer<'static>> {
     let Some(entries) = file.parent().and_then(|folder| folder.read_dir().ok()) else {
@@ -308,6 +375,8 @@ fn certificates_beside(file: &Path) -> Vec<CertificateDer<'static>> {
 
 const CERT_KEY: &str = "gateway.tls.cert";
 const CLIENT_CA_KEY: &str = "gateway.tls.client_ca";
+const PEER_CERT_KEY: &str = "cluster.cert";
+const PEER_CA_KEY: &str = "cluster.ca";
 /// The names of files with certificates end in one of these.
 const CERTIFICATE_ENDINGS: [&str; 3] = ["pem", "crt", "cer"];
 /// The most files beside a certificate that are read.

@@ -7,9 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use rustls::ClientConfig;
 use tokio::runtime::Handle;
 use url::Url;
 
+use crate::admin::Expiry;
+use crate::cluster::MAX_FORWARDED;
 use crate::config::{Config, LateFault};
 use crate::listener::{ConnectionLimits, Guard, GuardError, LocalPages, Settings};
 use crate::telemetry::metrics::Metrics;
@@ -18,7 +21,7 @@ use crate::telemetry::otel::{self, Otel};
 use super::ServeError;
 pub(super) use certificates::judge_own;
 pub use certificates::{CertificateRemark, CertificateReport, judge_authorities};
-use certificates::{load_certificates, load_peer_certificates};
+use certificates::{PeerCertificates, judge_peer, load_certificates, load_peer_certificates};
 
 /// The settings of both listeners.
 pub struct Listeners {
@@ -26,10 +29,40 @@ pub struct Listeners {
     pub clients: Settings,
     /// The admin listener.
     pub operators: Settings,
-    /// The listener for other replicas, if there are any.
-    pub replicas: Option<Settings>,
+    /// The connections with other replicas, if there are any.
+    pub replicas: Option<ReplicaSettings>,
     /// The judgement of the certificates for clients.
     pub certificates: CertificateReport,
+}
+
+/// The settings of the connections with other replicas.
+pub struct ReplicaSettings {
+    /// The listener for them.
+    pub listener: Settings,
+    /// TLS for connections to them; `None` if all are on this machine.
+    pub outgoing: Option<ClientConfig>,
+    /// The judgement of the certificates.
+    pub certificates: CertificateReport,
+}
+
+impl Listeners {
+    /// Returns the expiries of all certificates of the listeners.
+    pub fn expiries(&self) -> Vec<Expiry> {
+        let replicas = self.replicas.iter().flat_map(|it| &it.certificates.expiries);
+        self.certificates.expiries.iter().chain(replicas).cloned().collect()
+    }
+
+    /// Returns the judgement of all certificates of the listeners.
+    pub fn into_report(self) -> CertificateReport {
+        let mut report = self.certificates;
+        if let Some(replicas) = self.replicas {
+            let CertificateReport { faults, remarks, expiries, .. } = replicas.certificates;
+            report.faults.extend(faults);
+            report.remarks.extend(remarks);
+            report.expiries.extend(expiries);
+        }
+        report
+    }
 }
 
 /// Returns the URL for browsers of a gateway that listens at this address; `None` if browsers
@@ -123,7 +156,7 @@ fn limits(config: &Config) -> ConnectionLimits {
 
 /// Builds the settings of the listener for other replicas. All clients of a replica share its
 /// connection.
-fn replica_settings(config: &Config) -> Result<Option<Settings>, LateFault> {
+fn replica_settings(config: &Config) -> Result<Option<ReplicaSettings>, LateFault> {
     let Some(cluster) = &config.cluster else { return Ok(None) };
     let own = limits(config);
     let limits = ConnectionLimits {
@@ -132,19 +165,28 @@ fn replica_settings(config: &Config) -> Result<Option<Settings>, LateFault> {
         header: own.header.saturating_mul(3).saturating_add(ENVELOPE_BYTES),
         header_lines: own.header_lines + 1,
         unread_each: own.unread,
-        h2_streams: MAX_FORWARDED_REQUESTS,
+        h2_streams: MAX_FORWARDED,
+        h2_window: REPLICA_WINDOW,
+        h2_resets: Some(MAX_FORWARDED as usize),
         ..own
     };
-    let tls = load_peer_certificates(cluster)?;
-    Ok(Some(Settings { limits, guard: Guard::default(), tls }))
+    let Some(PeerCertificates { server, client }) = load_peer_certificates(cluster)? else {
+        let listener = Settings { limits, guard: Guard::default(), tls: None };
+        let certificates = CertificateReport::default();
+        return Ok(Some(ReplicaSettings { listener, outgoing: None, certificates }));
+    };
+    let certificates = judge_peer(&server, cluster);
+    let listener = Settings { limits, guard: Guard::default(), tls: Some(server) };
+    Ok(Some(ReplicaSettings { listener, outgoing: Some(client), certificates }))
 }
 
 /// Connections of other replicas, each of which has one or, after a failure, two.
 const MAX_REPLICA_CONNECTIONS: usize = 1024;
-/// Requests at a time of one replica.
-const MAX_FORWARDED_REQUESTS: u32 = 16_384;
+/// Bytes of the bodies on one connection that arrive before they are read: those of 64 requests, each
+/// of which has a window of its own.
+const REPLICA_WINDOW: u32 = 16 << 20;
 /// Bytes of an envelope, besides the credentials and the certificate of the client.
-const ENVELOPE_BYTES: usize = 32 << 10;
+const ENVELOPE_BYTES: usize = 64 << 10;
 
 /// Starts the telemetry export, if the configuration has an endpoint.
 ///

@@ -132,7 +132,7 @@ impl FileWatch {
     /// Reads the files, and watches their folders from now on: links may have changed their
     /// targets. Returns `None` if they cannot be read in time.
     async fn observe(&self) -> Option<WatchedFiles> {
-        let (watcher, files) = (Arc::clone(&self.watcher), self.reloader.files());
+        let (watcher, files) = (Arc::clone(&self.watcher), self.reloader.watched_files());
         let renames = Arc::clone(&self.renames);
         let read = self.reloader.reader.run(move || {
             watch(&mut watcher.lock(), &files);
