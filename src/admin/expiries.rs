@@ -97,7 +97,9 @@ impl ExpiryKind {
     pub fn cure(self) -> &'static str {
         match self {
             Self::Certificate | Self::ReplicaCertificate => "renew it",
-            Self::ClientCa | Self::ServerCa | Self::ReplicaCa => "add the CA certificate that replaces it",
+            Self::ClientCa | Self::ServerCa | Self::ReplicaCa => {
+                "add the CA certificate that replaces it"
+            }
             Self::ApiKey => "give the client another key (trunkline key)",
             Self::Grant => "log in again",
             Self::ProviderSecret => {

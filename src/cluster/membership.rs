@@ -439,6 +439,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_older_record_of_a_known_replica_is_ignored() {
+        let store = Arc::new(MemoryStore::default());
+        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+        two.renew("old".into()).await;
+        let older = store.list(REPLICA_COLLECTION, 9).await.unwrap().remove(0);
+        two.renew("new".into()).await;
+        one.renew("new".into()).await;
+        store.put(REPLICA_COLLECTION, &older.name, older.bytes, LEASE_TIME).await.unwrap();
+        one.renew("new".into()).await;
+        assert!(one.view().replicas[0].same_configuration);
+    }
+
+    #[tokio::test]
     async fn a_limited_number_of_replicas_is_read() {
         let store = Arc::new(MemoryStore::default());
         let one = member(1, "shared", &store);

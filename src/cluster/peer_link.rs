@@ -269,7 +269,6 @@ where
         .max_header_list_size(MAX_RESPONSE_HEADER)
         // Clients that cancel reset streams whose owner still answers. No number of them ends the
         // connection, which other clients share.
-        .max_concurrent_reset_streams(MAX_FORWARDED as usize)
         .max_local_error_reset_streams(None)
         .handshake(TokioIo::new(io))
         .await?;

@@ -213,8 +213,11 @@ impl McpService {
         }
         if self.gateway.audit.is_on() {
             let unread = Bytes::new();
-            AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer)
-                .audit_failure(&self.gateway, &unread, failure);
+            AuditedRequest::new(&head.headers, &unread, &from.caller, from.peer).audit_failure(
+                &self.gateway,
+                &unread,
+                failure,
+            );
         }
     }
 

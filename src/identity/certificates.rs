@@ -71,7 +71,13 @@ impl ClientCertificate {
             .collect();
         let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest = KeyHash::new(sha256(der));
-        Ok(Self { names, expires: Duration::from_secs(expires), digest, der: der.into(), intermediates: Vec::new() })
+        Ok(Self {
+            names,
+            expires: Duration::from_secs(expires),
+            digest,
+            der: der.into(),
+            intermediates: Vec::new(),
+        })
     }
 
     /// Adds the intermediate certificates that the client has shown. Too many are left out: another

@@ -53,11 +53,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Creates a gateway around its snapshots.
-    pub fn new(
-        snapshots: Arc<Snapshots>,
-        metrics: Arc<Metrics>,
-        audit: AuditTrail,
-    ) -> Self {
+    pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, audit: AuditTrail) -> Self {
         Self {
             inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),

@@ -289,8 +289,7 @@ impl Running {
         let mcp = McpService::in_cluster(Arc::clone(&gateway), draining.clone(), cluster);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
-        let expiries =
-            [certificates, key_expiries(&gateway.snapshots.load().config)];
+        let expiries = [certificates, key_expiries(&gateway.snapshots.load().config)];
         note_start(&report, path, source, expiries.concat()).await;
         let expiries = expiry_watch::watch_expiries(&report);
         let clients = LiveSettings::new(settings.clients);

@@ -84,3 +84,18 @@ impl ClusterStore for MemoryStore {
         "memory".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn larger_values_than_a_server_returns_are_left_out() {
+        let store = MemoryStore::default();
+        for (name, bytes) in [("fits", MAX_VALUE_BYTES), ("large", MAX_VALUE_BYTES + 1)] {
+            store.put("values", name, vec![1; bytes], Duration::from_mins(1)).await.unwrap();
+        }
+        let listed = store.list("values", 9).await.unwrap();
+        assert_eq!(listed.iter().map(|value| &*value.name).collect::<Vec<_>>(), ["fits"]);
+    }
+}

@@ -136,8 +136,8 @@ impl RedisStore {
 
 /// Returns a member of a set if it is a name: hexadecimal digits.
 fn read_name(member: &[u8]) -> Option<String> {
-    let is_name = (1..=MAX_NAME_BYTES).contains(&member.len())
-        && member.iter().all(u8::is_ascii_hexdigit);
+    let is_name =
+        (1..=MAX_NAME_BYTES).contains(&member.len()) && member.iter().all(u8::is_ascii_hexdigit);
     std::str::from_utf8(member).ok().filter(|_| is_name).map(str::to_owned)
 }
 

@@ -11,8 +11,7 @@ use hyper::body::Incoming;
 
 use crate::call::{Drain, Failure};
 use crate::cluster::{
-    Cluster, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionOwner,
-    ShownCredentials,
+    Cluster, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionOwner, ShownCredentials,
 };
 use crate::identity::{API_KEY, ClientCertificate};
 use crate::mcp::{self, Era, ProtocolVersion};

@@ -17,9 +17,7 @@ use trunkline::cluster::{
 
 use super::envelopes::{Owner, replica};
 use super::failures::{session_of, silent_replica};
-use super::frames::{
-    DATA, END_STREAM, Frame, Frames, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE,
-};
+use super::frames::{DATA, END_STREAM, Frame, Frames, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use super::{RedisServer, knows, peer_address, replica_at, start_replicas, through};
 use crate::support::{Gateway, Step, Upstream, client_table, poll_for, within};
 
@@ -48,6 +46,33 @@ async fn requests_that_are_reset_at_once_leave_the_connection_to_others() {
         }
     });
     assert!(!answer.await.payload.is_empty());
+}
+
+#[tokio::test]
+async fn faults_of_single_streams_leave_the_connection_to_others() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let gateway = replica(&upstream, &redis).await;
+    let owner = Owner::of(&gateway).await;
+    let mut frames = Frames::connect(owner.address).await;
+    for stream in [1, 3] {
+        let envelope = owner.seal(owner.envelope_of("GET", ""), stream);
+        let get = Frame::get(stream.into(), (ENVELOPE_HEADER.as_str(), &envelope));
+        frames.send(&[get]).await;
+        let ended = within(async {
+            loop {
+                let frame = frames.next().await.expect("the connection is open");
+                assert_ne!(frame.kind, GOAWAY, "{frame:?}");
+                let is_end = frame.flags & END_STREAM != 0;
+                if is_end && frame.stream == u32::from(stream) {
+                    return;
+                }
+            }
+        });
+        ended.await;
+        // Data of a stream that has ended: a fault of the stream.
+        let late: Vec<_> = (0..1_100).map(|_| Frame::new(DATA, 0, 1, [1])).collect();
+        frames.send(&late).await;
+    }
 }
 
 #[tokio::test]

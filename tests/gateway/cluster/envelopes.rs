@@ -15,8 +15,8 @@ use trunkline::cluster::{
 use trunkline::crypto::Sealer;
 
 use super::{RedisServer, STATE_KEY, forwarded, peer_address, start_replicas};
-use crate::refused_logins::{line_with, warnings};
 use crate::authorization::audited;
+use crate::refused_logins::{line_with, warnings};
 use crate::support::{Client, Gateway, Upstream, client_table, poll_for};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;

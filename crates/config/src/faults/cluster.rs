@@ -38,7 +38,9 @@ impl ClusterFault {
         match self {
             Self::StoreUrl => "write redis://HOST:PORT, or rediss:// for TLS",
             Self::StoreKind => "write the URL of the primary server, or of a proxy in front of it",
-            Self::PlainStore => "use rediss://, with a certificate of a platform CA or SSL_CERT_FILE",
+            Self::PlainStore => {
+                "use rediss://, with a certificate of a platform CA or SSL_CERT_FILE"
+            }
             Self::Advertise => "write an address or a name, and the port of `listen`",
             Self::NoStateKeys => {
                 "add state_keys = [\"${file:/run/secrets/state.key}\"] to [gateway], the same on all \

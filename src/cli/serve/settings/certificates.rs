@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use rustls_pki_types::CertificateDer;
-use x509_parser::parse_x509_certificate;
 use trunkline_https::{PeerFiles, is_platform_root, peer_tls};
+use x509_parser::parse_x509_certificate;
 
 use crate::admin::{Expiry, ExpiryKind, wall_time};
 use crate::config::{
     ClientCertificates, ClusterConfig, Config, LateFault, ServerKind, TlsConfig, quote_segment,
 };
 use crate::listener::{
-    CertificateFault, Certificates, ChainSurroundings, PemCertificate, TlsError, TlsFiles, are_swapped,
-    inspect_authorities, inspect_chain, read_certificates,
+    CertificateFault, Certificates, ChainSurroundings, PemCertificate, TlsError, TlsFiles,
+    are_swapped, inspect_authorities, inspect_chain, read_certificates,
 };
 use crate::text::error_chain;
 
