@@ -93,7 +93,7 @@ impl ClientCertificate {
 
     /// Returns the certificate and the intermediate ones, in DER.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
-        let intermediates = self.intermediates.iter().map(|der| der.as_ref());
+        let intermediates = self.intermediates.iter().map(AsRef::as_ref);
         iter::once(&*self.der).chain(intermediates)
     }
 

@@ -75,6 +75,7 @@ pub(super) async fn bind_replica(
 }
 
 /// The services that a replica offers to the others.
+#[derive(Clone, Copy)]
 pub(super) struct ReplicaService<'a> {
     pub(super) mcp: &'a Arc<McpService>,
     pub(super) report: &'a Arc<StatusReport>,
