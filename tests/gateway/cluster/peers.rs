@@ -103,7 +103,7 @@ fn peer_files(folder: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_client_certificate_of_a_ca_that_the_owner_does_not_trust_identifies_nobody() {
+async fn a_client_certificate_of_a_ca_that_the_owner_does_not_trust_identifies_no_client() {
     let folder = tempfile::tempdir().unwrap();
     server_certificates(folder.path());
     peer_certificates(folder.path());
