@@ -74,7 +74,7 @@ impl StoreUrl {
         let place = format!("{}://{host}:{}", url.scheme(), url.port().unwrap_or(STORE_PORT));
         // The host of an unknown scheme is not parsed as an address.
         let is_own_machine = is_own_host(host.trim_matches(['[', ']']));
-        // Whoever reads the connection would know the password, and could write to the store.
+        // A program that reads the connection would learn the password.
         if url.scheme() == "redis" && !is_own_machine {
             return Err(ClusterFault::PlainStore);
         }
