@@ -19,6 +19,8 @@ pub struct ClusterStatus {
     pub renewed_at: Option<Timestamp>,
     /// The fault of the last access to the store; `None` if it succeeded.
     pub store_error: Option<String>,
+    /// True while the store cannot be used for rates: `cluster.degrade` decides about them.
+    pub degraded: bool,
     /// The other replicas.
     pub replicas: Vec<ReplicaStatus>,
     /// Further replicas, which this one ignores because of their clocks.
@@ -58,6 +60,7 @@ impl ClusterStatus {
             address: view.address,
             renewed_at: view.renewed_at.map(time),
             store_error: view.store_error.map(|error| escape_controls(&error)),
+            degraded: view.degraded,
             replicas: view.replicas.into_iter().map(|it| ReplicaStatus::of(it, now)).collect(),
             skewed: view.skewed.into_iter().map(SkewedReplicaStatus::of).collect(),
         }
@@ -66,8 +69,11 @@ impl ClusterStatus {
     /// Describes a store that cannot be used. It does not make the gateway unready: it serves its own
     /// sessions, and another replica has the same store.
     pub(super) fn reason(&self) -> Option<String> {
-        let error = self.store_error.as_ref()?;
-        Some(format!("cluster: the store cannot be used: {error}"))
+        match &self.store_error {
+            Some(error) => Some(format!("cluster: the store cannot be used: {error}")),
+            None if self.degraded => Some("cluster: the store cannot be used for rates".into()),
+            None => None,
+        }
     }
 }
 

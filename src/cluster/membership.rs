@@ -255,6 +255,7 @@ impl Membership {
             address: self.advertise.to_string(),
             store_error: table.store_error.clone(),
             renewed_at: table.renewed_at,
+            degraded: false,
             replicas,
             skewed: table.skewed.clone(),
         }

@@ -16,6 +16,7 @@ mod nonces;
 mod peer_link;
 mod replica_id;
 mod session_ids;
+mod shared_rates;
 mod store;
 
 use std::sync::Arc;
@@ -38,12 +39,17 @@ use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
 use peer_link::{PeerLinkSettings, PeerTls};
 use session_ids::SessionIds;
+use shared_rates::SharedRateParts;
 
 pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownCredentials};
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
-pub use store::{ClusterStore, ClusterStoreError, MemoryStore, RedisStore, StoredValue};
+pub use shared_rates::SharedRates;
+pub use store::{
+    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore, RedisStore,
+    StoredValue,
+};
 
 /// The reasons that a gateway cannot be a replica.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +76,7 @@ pub struct Cluster {
     envelopes: Sealer,
     nonces: UsedNonces,
     membership: Arc<Membership>,
+    shared_rates: Arc<SharedRates>,
     counts: ClusterCounts,
     tls: PeerTls,
 }
@@ -108,6 +115,8 @@ pub struct ClusterView {
     pub store_error: Option<String>,
     /// The time of the last renewal of this replica's lease.
     pub renewed_at: Option<SystemTime>,
+    /// True while the store cannot be used for rates.
+    pub degraded: bool,
     /// The other replicas.
     pub replicas: Vec<ReplicaView>,
     /// Further ones, which are ignored because of their clocks.
@@ -131,6 +140,13 @@ impl Cluster {
         let keys = MembershipKeys { records: sealer(RECORD_PURPOSE)?, id };
         let tls = Arc::new(ArcSwapOption::from_pointee(parts.tls));
         let links = PeerLinkSettings { tls: Arc::clone(&tls), runtime: Handle::current() };
+        let secret = parts.keys.first().map_or(&[][..], |key| key.expose().as_bytes());
+        let shared_rates = SharedRates::new(SharedRateParts {
+            store: Arc::clone(&parts.store),
+            secret,
+            degrade: settings.degrade,
+            counts: parts.counts.clone(),
+        });
         let membership = Membership::new(settings.advertise.clone(), keys, parts.store, links)
             .counting(parts.counts.clone());
         Ok(Arc::new(Self {
@@ -139,6 +155,7 @@ impl Cluster {
             envelopes: sealer(ENVELOPE_PURPOSE)?,
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
+            shared_rates,
             counts: parts.counts,
             tls,
         }))
@@ -147,6 +164,11 @@ impl Cluster {
     /// Uses other certificates for connections that are opened from now on.
     pub fn renew_tls(&self, tls: ClientConfig) {
         self.tls.store(Some(Arc::new(tls)));
+    }
+
+    /// Returns the rates that this replica shares with the others.
+    pub fn shared_rates(&self) -> Arc<SharedRates> {
+        Arc::clone(&self.shared_rates)
     }
 
     /// Returns the id of this replica.
@@ -252,7 +274,7 @@ impl Cluster {
 
     /// Returns the cluster as operators see it.
     pub fn view(&self) -> ClusterView {
-        self.membership.view()
+        ClusterView { degraded: self.shared_rates.is_degraded(), ..self.membership.view() }
     }
 }
 

@@ -196,6 +196,7 @@ impl McpService {
         // Destructured outside of the future: inside, the parts would be stored twice.
         let Authenticated { mut head, body, from, old } = authenticated;
         Box::into_pin(boxed(|| async move {
+            self.prepare_rates(&head, &from).await;
             Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => {
@@ -218,6 +219,19 @@ impl McpService {
                 &unread,
                 failure,
             );
+        }
+    }
+
+    /// Provides the permits of rates that replicas share, unless another replica counts the request.
+    async fn prepare_rates(&self, head: &Parts, from: &RequestSender) {
+        let is_counted_here = head.method == HttpMethod::POST
+            && self.cluster.is_some()
+            && !self.is_counted_elsewhere(&head.headers, &from.caller);
+        if is_counted_here {
+            let (who, address) = (from.caller.principal(), from.peer.addr.ip());
+            if let Some(prepared) = from.snapshot.policy.prepare_request(who, address) {
+                prepared.await;
+            }
         }
     }
 

@@ -186,6 +186,9 @@ impl Gateway {
         let address = address_of(operator);
         let scoped =
             ScopedCaller { principal: &caller.principal, grants: caller.grants.as_deref() };
+        if let Some(prepared) = snapshot.policy.prepare_request(&caller.principal, address) {
+            prepared.await;
+        }
         let admitted = caller.refusal.clone().map_or(Ok(()), Err);
         let admitted = admitted
             .and_then(|()| snapshot.policy.admit_entry(scoped, endpoint.profile(), None))

@@ -48,7 +48,7 @@ pub use sections::confirm::ConfirmChoice;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use sections::gateway::admin::{AdminConfig, AdminRole, SocketPlace};
 pub use sections::gateway::audit::{AuditConfig, DigestChoice};
-pub use sections::gateway::cluster::{ClusterConfig, PeerHost, StoreUrl};
+pub use sections::gateway::cluster::{ClusterConfig, DegradeChoice, PeerHost, StoreUrl};
 pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };

@@ -15,10 +15,14 @@ mod share;
 mod rate;
 mod bucket_store;
 mod shared_store;
+mod shared_permits;
 
 pub use fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
 pub use holder_slots::{HolderSlots, OwnSlots};
 pub use large_work::{LargeWork, Patience};
 pub use rate::{AddressBuckets, Bucket, BucketLevel, KeyedBuckets, network};
 pub use share::{Holder, Share, ShareBoundError, ShareBounds, SharedAmount};
+pub use shared_permits::{
+    LearnRefillTime, PermitSource, PermitTaking, PermitWait, SharedPermits, SharedRate,
+};
 pub use used_consents::{ConsentClaim, UsedConsents};

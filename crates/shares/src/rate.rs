@@ -3,6 +3,7 @@
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use trunkline_config::Rate;
 use trunkline_protocol::call::Failure;
 
 use crate::bucket_store::{BucketStore, MAX_OWN_BUCKETS};
+use crate::shared_permits::{PermitSource, PermitWait, SharedPermits, SharedRate};
 use crate::shared_store::{
     LimiterRefusal, LookingLimiter, TakingLimiter, count_permits, share_store,
 };
@@ -24,6 +26,8 @@ pub struct Bucket {
     limiter: TakingLimiter<InMemoryState>,
     looking: LookingLimiter<InMemoryState>,
     rate: Rate,
+    /// The permits that replicas share; `None` if the gateway is alone.
+    shared: Option<Arc<dyn SharedPermits>>,
 }
 
 /// State of a token bucket, without a change of it.
@@ -39,11 +43,27 @@ impl Bucket {
     /// Creates a full bucket.
     pub fn new(rate: Rate) -> Self {
         let (limiter, looking) = share_store(quota(rate));
-        Self { limiter, looking, rate }
+        Self { limiter, looking, rate, shared: None }
+    }
+
+    /// Returns the bucket with permits that replicas share, if there is a source of them.
+    #[must_use]
+    pub fn shared_as(self, limit: &str, source: Option<&Arc<dyn PermitSource>>) -> Self {
+        let rate = SharedRate { limit, holder: None, rate: self.rate };
+        Self { shared: source.map(|source| source.find(&rate)), ..self }
+    }
+
+    /// Provides shared permits of a call that is about to take them; `None` if no wait is needed.
+    pub fn prepare(&self, cost: NonZeroU32) -> Option<PermitWait> {
+        self.shared.as_ref()?.prepare(cost)
     }
 
     /// Returns the permits in the bucket.
     pub fn level(&self) -> BucketLevel {
+        let shared = self.shared.as_ref().and_then(|shared| shared.remaining());
+        if let Some(remaining) = shared {
+            return BucketLevel { remaining, rate: self.rate };
+        }
         let holds = |count| matches!(self.looking.check_n(count), Ok(Ok(())));
         BucketLevel { remaining: count_permits(self.rate.count, holds), rate: self.rate }
     }
@@ -53,7 +73,12 @@ impl Bucket {
     /// # Errors
     /// The limit is reached.
     pub fn look(&self, cost: NonZeroU32, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        judge_batch(self.looking.check_n(cost).ok(), name)
+        let Some(shared) = &self.shared else {
+            return judge_batch(self.looking.check_n(cost).ok(), name);
+        };
+        let name = name();
+        let alone = || judge_batch(self.looking.check_n(cost).ok(), || name.clone());
+        shared.look(cost).judge(|| name.clone(), alone)
     }
 
     /// Takes one permit. `name` names the limit in the failure.
@@ -62,6 +87,9 @@ impl Bucket {
     /// The limit is reached.
     #[inline]
     pub fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.shared.is_some() {
+            return self.check_cost(NonZeroU32::MIN, name);
+        }
         self.limiter.check().map_err(|until| over_limit(name(), wait_until(&until)))
     }
 
@@ -75,7 +103,20 @@ impl Bucket {
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        judge_batch(self.limiter.check_n(cost).ok(), name)
+        match &self.shared {
+            None => judge_batch(self.limiter.check_n(cost).ok(), name),
+            Some(shared) => self.check_shared(shared, cost, name()),
+        }
+    }
+
+    fn check_shared(
+        &self,
+        shared: &Arc<dyn SharedPermits>,
+        cost: NonZeroU32,
+        name: String,
+    ) -> Result<(), Failure> {
+        let alone = || judge_batch(self.limiter.check_n(cost).ok(), || name.clone());
+        shared.take(cost).judge(|| name.clone(), alone)
     }
 }
 
@@ -123,6 +164,33 @@ pub struct KeyedBuckets<K: Clone + Eq + Hash> {
     checks: AtomicUsize,
     /// Number of keys above which the next sweep runs.
     sweep_at: AtomicUsize,
+    /// The permits that replicas share; `None` if the gateway is alone.
+    shared: Option<SharedKeys<K>>,
+}
+
+/// The permits of each key that replicas share.
+#[derive(Debug)]
+struct SharedKeys<K> {
+    source: Arc<dyn PermitSource>,
+    limit: String,
+    describe: fn(&K) -> String,
+    rate: Rate,
+}
+
+impl<K> SharedKeys<K> {
+    fn find(&self, key: &K) -> Arc<dyn SharedPermits> {
+        let holder = (self.describe)(key);
+        self.source.find(&self.rate_of(&holder))
+    }
+
+    fn peek(&self, key: &K) -> Option<Arc<dyn SharedPermits>> {
+        let holder = (self.describe)(key);
+        self.source.peek(&self.rate_of(&holder))
+    }
+
+    fn rate_of<'a>(&'a self, holder: &'a str) -> SharedRate<'a> {
+        SharedRate { limit: &self.limit, holder: Some(holder), rate: self.rate }
+    }
 }
 
 impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
@@ -135,7 +203,32 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
             rate,
             checks: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(MANY_ADDRESSES),
+            shared: None,
         }
+    }
+
+    /// Returns the buckets with permits that replicas share, if there is a source of them.
+    /// `describe` returns a unique text for a key.
+    #[must_use]
+    pub fn shared_as(
+        self,
+        limit: &str,
+        source: Option<&Arc<dyn PermitSource>>,
+        describe: fn(&K) -> String,
+    ) -> Self {
+        let rate = self.rate;
+        let shared = source.map(|source| SharedKeys {
+            source: Arc::clone(source),
+            limit: limit.to_owned(),
+            describe,
+            rate,
+        });
+        Self { shared, ..self }
+    }
+
+    /// Provides shared permits of a call that is about to take them; `None` if no wait is needed.
+    pub fn prepare(&self, key: &K, cost: NonZeroU32) -> Option<PermitWait> {
+        self.shared.as_ref()?.find(key).prepare(cost)
     }
 
     /// Takes permits from the bucket of a key. `name` names the limit in the failure.
@@ -143,6 +236,18 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     /// # Errors
     /// The limit is reached.
     pub fn check(
+        &self,
+        key: &K,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let Some(shared) = &self.shared else { return self.check_alone(key, cost, name) };
+        let name = name();
+        let alone = || self.check_alone(key, cost, || name.clone());
+        shared.find(key).take(cost).judge(|| name.clone(), alone)
+    }
+
+    fn check_alone(
         &self,
         key: &K,
         cost: NonZeroU32,
@@ -165,11 +270,20 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         cost: NonZeroU32,
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        judge_batch(self.looking.check_key_n(key, cost).ok(), name)
+        let Some(shared) = self.shared.as_ref().and_then(|shared| shared.peek(key)) else {
+            return judge_batch(self.looking.check_key_n(key, cost).ok(), name);
+        };
+        let name = name();
+        let alone = || judge_batch(self.looking.check_key_n(key, cost).ok(), || name.clone());
+        shared.look(cost).judge(|| name.clone(), alone)
     }
 
     /// Returns the permits in the bucket of a key.
     pub fn level(&self, key: &K) -> BucketLevel {
+        let shared = self.shared.as_ref().and_then(|shared| shared.peek(key));
+        if let Some(remaining) = shared.and_then(|shared| shared.remaining()) {
+            return BucketLevel { remaining, rate: self.rate };
+        }
         let holds = |count| matches!(self.looking.check_key_n(key, count), Ok(Ok(())));
         BucketLevel { remaining: count_permits(self.rate.count, holds), rate: self.rate }
     }

@@ -271,7 +271,9 @@ impl Running {
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let info = own_info();
         let disabled = DisabledAtStart::open(&config, path);
-        let startup = StartUp { config, surroundings, info, definitions, quotas, disabled };
+        let shared_rates = replica.as_ref().map(|replica| replica.cluster.shared_rates() as _);
+        let startup =
+            StartUp { config, surroundings, info, definitions, quotas, shared_rates, disabled };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let approvals = approvals::watch_approvals(&snapshots);

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::permits::MemoryRates;
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
 use crate::clock;
 
@@ -16,6 +17,7 @@ use crate::clock;
 pub struct MemoryStore {
     values: Mutex<BTreeMap<(String, String), LeasedValue>>,
     fails: AtomicBool,
+    pub(super) rates: Mutex<MemoryRates>,
 }
 
 #[derive(Debug)]
@@ -33,9 +35,10 @@ impl MemoryStore {
     /// Forgets all values.
     pub fn clear(&self) {
         self.values.lock().clear();
+        self.rates.lock().clear();
     }
 
-    fn access(&self) -> Result<(), ClusterStoreError> {
+    pub(super) fn access(&self) -> Result<(), ClusterStoreError> {
         if self.fails.load(Relaxed) { Err(ClusterStoreError::Timeout) } else { Ok(()) }
     }
 }

@@ -5,6 +5,7 @@
 //! that the store learns neither names nor tokens. Every reply is bounded.
 
 mod memory;
+mod permits;
 mod redis;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::memory::MemoryStore;
+pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
 pub use self::redis::RedisStore;
 
 /// A value of a collection.
@@ -35,6 +37,9 @@ pub enum ClusterStoreError {
     /// The server's error, or that of the connection.
     #[error("it failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The reply is none that the command has.
+    #[error("it sent an impossible reply")]
+    Reply,
     /// A value cannot be sealed.
     #[error("a value could not be sealed")]
     Seal,
@@ -42,7 +47,7 @@ pub enum ClusterStoreError {
 
 /// The store.
 #[async_trait]
-pub trait ClusterStore: Send + Sync + std::fmt::Debug {
+pub trait ClusterStore: PermitStore {
     /// Writes a value that expires after the lease.
     async fn put(
         &self,

@@ -118,7 +118,7 @@ impl ClusterStore for RedisStore {
 }
 
 impl RedisStore {
-    async fn run<T: redis::FromRedisValue>(
+    pub(super) async fn run<T: redis::FromRedisValue>(
         &self,
         commands: &Pipeline,
     ) -> Result<T, ClusterStoreError> {
@@ -150,7 +150,7 @@ fn names_key(collection: &str) -> String {
 }
 
 /// The prefix of all keys.
-const KEY_PREFIX: &str = "trunkline";
+pub(super) const KEY_PREFIX: &str = "trunkline";
 /// The most bytes of a name.
 const MAX_NAME_BYTES: usize = 64;
 /// Time limit of a connection, and of a command.

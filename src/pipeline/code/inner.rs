@@ -112,11 +112,11 @@ impl InnerCalls {
     /// # Errors
     /// [`Failure::OverLimit`] if the client may make no more requests, [`Failure::Parse`] if the
     /// arguments are nested deeper than those of a client may be.
-    pub(super) fn begin(&self, asked: &ScriptCall) -> Result<RunningTurn, Failure> {
+    pub(super) async fn begin(&self, asked: &ScriptCall) -> Result<RunningTurn, Failure> {
         let depth = self.snapshot.config.gateway.limits.depth.saturating_sub(LEVELS_ABOVE);
         within_depth(&asked.arguments, depth)
             .map_err(|fault| Failure::Parse(ParseFault::Depth(fault)))?;
-        self.gateway.admit_inner_call(&self.snapshot, &self.outer.context)?;
+        self.gateway.admit_inner_call(&self.snapshot, &self.outer.context).await?;
         let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
         let request = InnerCallRequest { tool: &asked.tool, arguments };
         let client = Arc::clone(&self.client);

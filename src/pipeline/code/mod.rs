@@ -201,7 +201,7 @@ impl CodeRun {
                     }
                 }
                 event = self.script.next() => match event {
-                    ScriptEvent::Call(call) => match self.calls.begin(&call) {
+                    ScriptEvent::Call(call) => match self.calls.begin(&call).await {
                         Ok(turn) => self.turns.push(turn),
                         Err(failure) => self.script.answer(call.id, Err(failure.to_string())),
                     },

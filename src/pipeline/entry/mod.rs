@@ -167,12 +167,15 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub(crate) fn admit_inner_call(
+    pub(crate) async fn admit_inner_call(
         &self,
         snapshot: &Snapshot,
         context: &Context,
     ) -> Result<(), Failure> {
         let Context { principal, address, endpoint, client, transport, .. } = context;
+        if let Some(prepared) = snapshot.policy.prepare_request(principal, *address) {
+            prepared.await;
+        }
         self.admit_request(snapshot, principal, *address).inspect_err(|failure| {
             let request = RefusedRequest {
                 address: Some(*address),

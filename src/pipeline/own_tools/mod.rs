@@ -162,7 +162,7 @@ impl OwnCall {
     /// Makes one call, and returns its result's raw value, or an error text.
     async fn make_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<String, String> {
         let say = |failure: Failure| failure.to_string();
-        self.gateway.admit_inner_call(&self.snapshot, &self.call.context).map_err(say)?;
+        self.gateway.admit_inner_call(&self.snapshot, &self.call.context).await.map_err(say)?;
         let inner = self.inner_call(call, arguments).map_err(say)?;
         let mut active = self.gateway.call(Arc::clone(&self.snapshot), inner).await;
         let answer = await_answer(&mut active, |bytes| self.hold(bytes)).await;

@@ -358,7 +358,8 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::CredentialsWithheld { .. }
         | Failure::InvalidArguments(_)
         | Failure::HeaderMismatch(_)
-        | Failure::AuditUnavailable => CallOutcome::Refused { reason: wire.label },
+        | Failure::AuditUnavailable
+        | Failure::StoreUnavailable => CallOutcome::Refused { reason: wire.label },
         _ => CallOutcome::Failed { code: wire.code, label: wire.label },
     }
 }

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::mcp::Method;
 use crate::policy::authorization::{Authorization, CallerRights};
 use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
-use crate::policy::limits::taking::Enforcement;
+use crate::policy::limits::taking::{Enforcement, RatePreparation};
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
 use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::shares::{Holder, LargeWork};
@@ -84,6 +84,36 @@ impl Policy {
     /// [`Failure::OverLimit`] names the limit and the wait.
     pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
         self.limits.check_request(who, address, &mut Enforcement)
+    }
+
+    /// Provides the permits that a request of any method takes from rates that replicas share; `None`
+    /// if the gateway is alone. Called before [`Policy::admit_request`].
+    pub fn prepare_request(
+        &self,
+        who: &Principal,
+        address: IpAddr,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if !self.limits.shares_rates {
+            return None;
+        }
+        let mut preparation = RatePreparation::default();
+        // A refusal is that of the request itself, which follows.
+        let _ = self.limits.check_request(who, address, &mut preparation);
+        Some(preparation.finish())
+    }
+
+    /// Provides the permits that a call takes from rates that replicas share.
+    async fn prepare_call(&self, call: &Call, target: &CallTarget) {
+        let mut preparation = RatePreparation::default();
+        let rates = self.limits.server(&target.server).map(ServerLimits::rates);
+        let cost = rates.map_or(Ok(NonZeroU32::MIN), |rates| {
+            rates.check_call(target, &call.context, &mut preparation)
+        });
+        if let Ok(cost) = cost {
+            // A refusal is that of the call itself, which follows.
+            let _ = self.limits.check_shared(&call.context, cost, &mut preparation);
+        }
+        preparation.finish().await;
     }
 
     /// Checks that an address may try an unknown key or token: it may not after too many failures.
@@ -187,6 +217,11 @@ impl Policy {
         let mut cost = NonZeroU32::MIN;
         if let Some(limits) = limits {
             passage.pass(CallGate::Breaker, limits.check_breaker())?;
+        }
+        if P::HAS_EFFECT && self.limits.shares_rates {
+            Box::pin(self.prepare_call(&call, &target)).await;
+        }
+        if let Some(limits) = limits {
             cost = limits.rates().check_call(&target, &call.context, &mut passage)?;
         }
         let shared = self.limits.check_shared(&call.context, cost, &mut passage);

@@ -25,7 +25,9 @@ use crate::policy::limits::taking::{LimitLevel, RateTaker};
 use crate::policy::quotas::QuotaLedger;
 use crate::policy::quotas::set_quotas::{CallQuotas, SetQuotas};
 use crate::policy::target::CallTarget;
-use crate::shares::{AddressBuckets, Bucket, Holder, KeyedBuckets, LargeWork, UsedConsents};
+use crate::shares::{
+    AddressBuckets, Bucket, Holder, KeyedBuckets, LargeWork, PermitSource, UsedConsents,
+};
 use crate::telemetry::events::EventSender;
 use crate::telemetry::metrics::Metrics;
 
@@ -45,6 +47,8 @@ pub struct LimitRegistry {
     reports: Option<(Arc<Metrics>, EventSender)>,
     large_work: Arc<LargeWork>,
     consents: Arc<UsedConsents>,
+    /// Permits of rates that replicas share; `None` if the gateway is alone.
+    shared_rates: Option<Arc<dyn PermitSource>>,
 }
 
 /// A breaker, and the configuration of its server: another server of the same name gets a new
@@ -81,6 +85,12 @@ impl LimitRegistry {
         Self { reports: Some((metrics, events)), quotas, ..Self::default() }
     }
 
+    /// Returns the registry with rates that replicas share, if there are others.
+    #[must_use]
+    pub fn sharing_rates(self, source: Option<Arc<dyn PermitSource>>) -> Self {
+        Self { shared_rates: source, ..self }
+    }
+
     /// Returns the counts of daily quotas.
     pub fn quotas(&self) -> &Arc<QuotaLedger> {
         &self.quotas
@@ -88,16 +98,23 @@ impl LimitRegistry {
 
     /// Returns the limits of a configuration, with the state of those that were in use before.
     pub fn limits(&self, config: &Config) -> PolicyLimits {
-        let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
+        let gateway = config.gateway.rate.map(|rate| {
+            // It protects this process, and is not shared.
+            self.buckets.find(("gateway".into(), rate), || Bucket::new(rate))
+        });
         let address = config
             .gateway
             .client_rate
             .map(|rate| self.keyed.find(rate, || AddressBuckets::new(rate)));
         let failed_logins = config.gateway.failed_logins;
+        let source = self.shared_rates.as_ref();
+        let new_logins = |rate| FailedLogins::new(rate).shared_by(source, rate);
         let failed_logins =
-            failed_logins.map(|rate| self.failed_logins.find(rate, || FailedLogins::new(rate)));
+            failed_logins.map(|rate| self.failed_logins.find(rate, || new_logins(rate)));
         let users = config.gateway.client_rate.filter(|_| !config.issuers.is_empty());
-        let users = users.map(|rate| self.users.find(rate, || KeyedBuckets::new(rate)));
+        let new_users =
+            |rate| KeyedBuckets::new(rate).shared_as("user", source, |name: &Arc<str>| name.to_string());
+        let users = users.map(|rate| self.users.find(rate, || new_users(rate)));
         let clients = config.clients.iter().filter_map(|client| {
             let rate = client.rate.or(config.gateway.client_rate)?;
             let bucket = self.bucket(client_limit(&client.name), rate);
@@ -128,6 +145,7 @@ impl LimitRegistry {
             servers,
             large_work,
             consents: Arc::clone(&self.consents),
+            shares_rates: self.shared_rates.is_some(),
         }
     }
 
@@ -175,7 +193,10 @@ impl LimitRegistry {
     }
 
     fn holder_buckets(&self, limit: String, rate: Rate) -> Arc<HolderBuckets> {
-        self.holders.find((limit, rate), || HolderBuckets::new(rate))
+        let source = self.shared_rates.as_ref();
+        let name = format!("each:{limit}");
+        let new = || HolderBuckets::new(rate).shared_as(&name, source, Holder::describe);
+        self.holders.find((limit, rate), new)
     }
 
     /// Returns the breaker of a server, if it has one: the one in use, if neither its settings nor
@@ -204,7 +225,9 @@ impl LimitRegistry {
     }
 
     fn bucket(&self, name: String, rate: Rate) -> Arc<Bucket> {
-        self.buckets.find((name, rate), || Bucket::new(rate))
+        let source = self.shared_rates.as_ref();
+        let new = || Bucket::new(rate).shared_as(&name, source);
+        self.buckets.find((name.clone(), rate), new)
     }
 }
 
@@ -227,6 +250,8 @@ pub struct PolicyLimits {
     servers: Named<ServerName, ServerLimits>,
     pub(super) large_work: Arc<LargeWork>,
     pub(super) consents: Arc<UsedConsents>,
+    /// True if replicas share rates: they are provided before they are taken.
+    pub(super) shares_rates: bool,
 }
 
 impl PolicyLimits {

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use crate::call::Failure;
 use crate::clock;
 use crate::config::Rate;
-use crate::shares::network;
+use crate::shares::{PermitSource, SharedRate, network};
 
 /// Limits the failed attempts of each address.
 #[derive(Debug)]
@@ -22,7 +23,9 @@ pub(crate) struct FailedLogins {
     each: Duration,
     /// Time in which a full burst of failures of one address is forgotten.
     all: Duration,
-    addresses: Mutex<FailingAddresses>,
+    addresses: Arc<Mutex<FailingAddresses>>,
+    /// The failures that replicas count together; `None` if the gateway is alone.
+    shared: Option<(Arc<dyn PermitSource>, Rate)>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,14 @@ impl FailedLogins {
         let each = (rate.per / rate.count.get()).max(Duration::from_nanos(1));
         let (until, sweep_at, sweep_after) = (HashMap::new(), MANY_ADDRESSES, clock::now());
         let addresses = FailingAddresses { until, sweep_at, sweep_after };
-        Self { each, all: each * rate.count.get(), addresses: Mutex::new(addresses) }
+        let addresses = Arc::new(Mutex::new(addresses));
+        Self { each, all: each * rate.count.get(), addresses, shared: None }
+    }
+
+    /// Counts failures at all replicas, if there is a source.
+    #[must_use]
+    pub(crate) fn shared_by(self, source: Option<&Arc<dyn PermitSource>>, rate: Rate) -> Self {
+        Self { shared: source.map(|source| (Arc::clone(source), rate)), ..self }
     }
 
     /// Checks that an address may try once more. Charges nothing.
@@ -59,7 +69,25 @@ impl FailedLogins {
 
     /// Records a failed attempt. Concurrent attempts may exceed the rate: an address never waits
     /// for longer than a full burst takes.
+    ///
+    /// With replicas, each learns at its own failures of those at the others: an address that is over
+    /// the rate has one attempt left at each.
     pub(crate) fn record(&self, address: IpAddr, now: Instant) {
+        self.record_here(address, now);
+        let Some((source, rate)) = &self.shared else { return };
+        let (addresses, all) = (Arc::clone(&self.addresses), self.all);
+        let network = network(address);
+        let learn = move |owed: Duration| {
+            if let Some(until) = addresses.lock().until.get_mut(&network) {
+                *until = (*until).max(clock::now() + owed.min(all));
+            }
+        };
+        let holder = network.to_string();
+        let rate = SharedRate { limit: FAILED_LOGINS_LIMIT, holder: Some(&holder), rate: *rate };
+        source.charge(&rate, Box::new(learn));
+    }
+
+    fn record_here(&self, address: IpAddr, now: Instant) {
         let mut addresses = self.addresses.lock();
         if addresses.until.len() >= addresses.sweep_at && now >= addresses.sweep_after {
             addresses.until.retain(|_, until| *until > now);

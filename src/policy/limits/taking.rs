@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use crate::call::Failure;
-use crate::shares::{AddressBuckets, Bucket, BucketLevel, KeyedBuckets};
+use crate::shares::{AddressBuckets, Bucket, BucketLevel, KeyedBuckets, PermitWait};
 
 /// Takes permits from the buckets that a call passes, in their order. [`Enforcement`] takes them; a
 /// dry run only looks. The two are types, so that looking costs a call nothing.
@@ -90,6 +90,58 @@ impl RateTaker for Enforcement {
         cost: NonZeroU32,
     ) -> Result<(), Failure> {
         buckets.check(address, cost)
+    }
+}
+
+/// Provides the permits that replicas share before a call takes them, so that taking never waits. The
+/// first limit that is known to refuse the call ends it.
+#[derive(Default)]
+pub(crate) struct RatePreparation {
+    waits: Vec<PermitWait>,
+}
+
+impl RatePreparation {
+    /// Waits for all permits. Their requests are under way together.
+    pub(crate) async fn finish(self) {
+        for wait in self.waits {
+            wait.await;
+        }
+    }
+}
+
+impl RateTaker for RatePreparation {
+    fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure> {
+        self.take(bucket, NonZeroU32::MIN, name)
+    }
+
+    fn take(
+        &mut self,
+        bucket: &Bucket,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        self.waits.extend(bucket.prepare(cost));
+        bucket.look(cost, name)
+    }
+
+    fn take_keyed<K: Clone + Eq + Hash>(
+        &mut self,
+        buckets: &KeyedBuckets<K>,
+        key: &K,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        self.waits.extend(buckets.prepare(key, cost));
+        buckets.look(key, cost, name)
+    }
+
+    fn take_of_address(
+        &mut self,
+        buckets: &AddressBuckets,
+        address: IpAddr,
+        cost: NonZeroU32,
+    ) -> Result<(), Failure> {
+        buckets.look(address, cost)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use trunkline::call::{Endpoint, Principal};
 use trunkline::cluster::{Cluster, ClusterParts, RedisStore};
-use trunkline::config::{ClusterConfig, PeerHost, Secret, StoreUrl};
+use trunkline::config::{ClusterConfig, DegradeChoice, PeerHost, Secret, StoreUrl};
 use trunkline::telemetry::metrics::ClusterCounts;
 
 use super::{
@@ -28,6 +28,7 @@ pub fn silent_replica(redis: &RedisServer, port: u16) -> Arc<Cluster> {
         cert: None,
         key: None,
         ca: None,
+        degrade: DegradeChoice::Local,
     };
     let parts = ClusterParts {
         keys: &[Secret::new(STATE_KEY.into())],

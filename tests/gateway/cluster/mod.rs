@@ -5,6 +5,7 @@ mod envelopes;
 mod failures;
 mod frames;
 mod peers;
+mod rates;
 mod sessions;
 mod store;
 

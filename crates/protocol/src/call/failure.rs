@@ -227,6 +227,12 @@ pub enum Failure {
          audit log: try again later"
     )]
     AuditUnavailable,
+    /// The store that replicas share cannot be reached, and the request needs it.
+    #[error(
+        "the request was not served, because the store that the gateway's replicas share cannot be \
+         reached: try again later"
+    )]
+    StoreUnavailable,
     /// The gateway is stopping.
     #[error("the gateway is shutting down")]
     Draining,
@@ -410,6 +416,7 @@ impl Failure {
             Self::OverLimit { retry_after, .. } => Some(*retry_after),
             Self::TooManySessions { .. }
             | Self::TooManyStreams { .. }
+            | Self::StoreUnavailable
             | Self::Draining
             | Self::IssuerUnavailable => Some(Duration::from_secs(1)),
             // The log is tried again at least every 5 seconds.

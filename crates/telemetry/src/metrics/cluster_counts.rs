@@ -33,6 +33,7 @@ impl ForwardResult {
 pub struct ClusterCounts {
     forwarded: Family<[(&'static str, &'static str); 1], Counter>,
     store_errors: Family<[(&'static str, &'static str); 1], Counter>,
+    rate_requests: Counter,
 }
 
 impl ClusterCounts {
@@ -44,6 +45,21 @@ impl ClusterCounts {
     /// Counts a failed access to the store.
     pub fn count_store_error(&self) {
         self.store_errors.get_or_create(&[("store", "replicas")]).inc();
+    }
+
+    /// Counts a failed access to the store for a shared rate.
+    pub fn count_rate_error(&self) {
+        self.store_errors.get_or_create(&[("store", "rates")]).inc();
+    }
+
+    /// Counts a request to the store for permits of a shared rate.
+    pub fn count_rate_request(&self) {
+        self.rate_requests.inc();
+    }
+
+    /// Returns the number of requests to the store for permits of shared rates.
+    pub fn rate_requests(&self) -> Counter {
+        self.rate_requests.clone()
     }
 
     pub(super) fn families(&self) -> [Family<[(&'static str, &'static str); 1], Counter>; 2] {

@@ -411,6 +411,11 @@ impl Metrics {
             store_errors,
         );
         registry.register(
+            "trunkline_store_rate_requests",
+            "Requests to the store that replicas share for permits of rates",
+            self.cluster.rate_requests(),
+        );
+        registry.register(
             "trunkline_sink_up",
             "1 while records or events can be written to their destination, 0 while they cannot",
             self.sinks.family(),

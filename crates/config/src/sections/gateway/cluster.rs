@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::faults::cluster::ClusterFault;
 use crate::faults::problem::SettingFault;
-use crate::reader::macros::section;
+use crate::reader::macros::{choice, section};
 use crate::reader::setting::Setting;
 use crate::reader::{ConfigNode, ConfigReader};
 use crate::source::secret::Secret;
@@ -36,7 +36,20 @@ section! {
             key: Option<PathBuf>,
             /// The CA certificates, as PEM, that issue the replicas' certificates, and no others.
             ca: Option<PathBuf>,
+            /// Treatment of requests with a rate that replicas share, while the store cannot be
+            /// reached.
+            degrade: DegradeChoice = "local",
         }
+    }
+}
+
+choice! {
+    /// Treatment of requests with a rate that replicas share, while the store cannot be reached.
+    pub enum DegradeChoice {
+        /// each replica counts for itself, so that all together admit up to as many times the rate
+        "local" => Local,
+        /// they are refused with HTTP 503
+        "refuse" => Refuse,
     }
 }
 

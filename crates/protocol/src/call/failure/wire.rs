@@ -116,6 +116,9 @@ impl Failure {
             Self::AuditUnavailable => {
                 row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "audit_unavailable")
             }
+            Self::StoreUnavailable => {
+                row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "store_unavailable")
+            }
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
             Self::ReplicaLost => row(code::SERVER_UNAVAILABLE, 502, Gateway, false, "replica_lost"),
             Self::Unreachable(_) => {

@@ -1,0 +1,245 @@
+//! Shared rates with a store in memory and paused time.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::advance;
+
+use super::super::store::{MemoryStore, PermitDemand, PermitStore, StoredValue};
+use super::super::{ClusterStore, ClusterStoreError};
+use super::*;
+use crate::shares::SharedPermits as _;
+
+const ONE: NonZeroU32 = NonZeroU32::MIN;
+
+fn rate(count: u32, seconds: u64) -> Rate {
+    Rate { count: count.try_into().unwrap(), per: Duration::from_secs(seconds) }
+}
+
+fn replica(store: &Arc<dyn ClusterStore>, degrade: DegradeChoice) -> Arc<SharedRates> {
+    let counts = ClusterCounts::default();
+    let store = Arc::clone(store);
+    SharedRates::new(SharedRateParts { store, secret: b"shared", degrade, counts })
+}
+
+fn permits(rates: &SharedRates, rate: Rate) -> Arc<RatePermits> {
+    rates.permits_of(&SharedRate { limit: "client:ci", holder: None, rate })
+}
+
+/// Makes one call, and returns true if it is admitted.
+async fn call(permits: &RatePermits) -> bool {
+    if let Some(wait) = permits.prepare(ONE) {
+        wait.await;
+    }
+    permits.take(ONE) == PermitTaking::Taken
+}
+
+/// The calls that each replica makes in a step of 10 ms.
+type LoadPattern = fn(step: u32, replica: u32) -> u32;
+
+/// Patterns of load at a rate of 100/s, and true if each of them exceeds it.
+const PATTERNS: [(&str, LoadPattern, bool); 5] = [
+    ("steady below", |step, _| u32::from(step % 5 == 0), false),
+    ("steady above", |_, _| 3, true),
+    ("burst", |step, _| if step == 0 { 2000 } else { 2 }, true),
+    ("on and off", |step, _| if step / 50 % 2 == 0 { 6 } else { 0 }, true),
+    ("skewed", |step, replica| if replica == 0 { 3 } else { u32::from(step % 20 == 0) }, true),
+];
+
+#[tokio::test(start_paused = true)]
+async fn replicas_admit_together_as_many_calls_as_one_would() {
+    let rate = rate(100, 1);
+    for (pattern, load, is_above) in PATTERNS {
+        for count in 1..=3_u32 {
+            let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+            let replicas: Vec<_> =
+                (0..count).map(|_| replica(&store, DegradeChoice::Refuse)).collect();
+            let all: Vec<_> = replicas.iter().map(|it| permits(it, rate)).collect();
+            let (mut admitted, mut made) = (0, 0);
+            for step in 0..1000 {
+                for (number, permits) in (0..).zip(&all) {
+                    for _ in 0..load(step, number) {
+                        made += 1;
+                        admitted += u32::from(call(permits).await);
+                    }
+                }
+                advance(Duration::from_millis(10)).await;
+            }
+            // A burst, and ten seconds of refill; one batch more for each replica.
+            let (single, most) = (1100, 1100 + count * 5);
+            let case = format!("{pattern}, {count} replicas: {admitted} of {made}");
+            assert!(admitted <= most, "{case}");
+            if is_above {
+                assert!(admitted >= single * 95 / 100, "{case}");
+            } else {
+                assert_eq!(admitted, made, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_rates_are_exact() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replicas = [(); 3].map(|()| replica(&store, DegradeChoice::Refuse));
+    let all = replicas.each_ref().map(|it| permits(it, rate(3, 3600)));
+    let mut admitted = Vec::new();
+    for permits in all.iter().cycle().take(9) {
+        admitted.push(call(permits).await);
+    }
+    assert_eq!(admitted, [true, true, true, false, false, false, false, false, false]);
+    let PermitTaking::Over(wait) = all[1].look(ONE) else { panic!("it is used up") };
+    assert!((1199..=1200).contains(&wait.as_secs()), "{wait:?}");
+    assert_eq!(all[1].remaining(), Some(0));
+    advance(Duration::from_secs(1201)).await;
+    assert_eq!(all[2].remaining(), Some(1));
+    assert!(call(&all[2]).await);
+    assert!(!call(&all[0]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_calls_of_a_busy_client_need_no_request() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replica = replica(&store, DegradeChoice::Refuse);
+    let (permits, mut waited) = (permits(&replica, rate(1000, 1)), 0);
+    for _ in 0..1000 {
+        if let Some(wait) = permits.prepare(ONE) {
+            waited += 1;
+            wait.await;
+        }
+        assert_eq!(permits.take(ONE), PermitTaking::Taken);
+        advance(Duration::from_millis(10)).await;
+    }
+    let requests = replica.counts.rate_requests().get();
+    println!("at 100 calls/s: {requests} requests, {waited} waits for 1000 calls");
+    assert!(requests <= 150, "{requests} requests");
+    assert!(waited <= 20, "{waited} waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_together_wait_for_one_request_at_a_time() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replica = replica(&store, DegradeChoice::Refuse);
+    let permits = permits(&replica, rate(100, 3600));
+    let calls = (0..150).map(|_| {
+        let permits = Arc::clone(&permits);
+        tokio::spawn(async move { call(&permits).await })
+    });
+    let mut admitted = 0;
+    for call in calls.collect::<Vec<_>>() {
+        admitted += u32::from(call.await.unwrap());
+    }
+    assert!((100..=101).contains(&admitted), "{admitted}");
+    let requests = replica.counts.rate_requests().get();
+    assert!(requests <= 30, "{requests}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_left_and_used_again_when_it_answers() {
+    let memory = Arc::new(MemoryStore::default());
+    let store: Arc<dyn ClusterStore> = Arc::clone(&memory) as _;
+    for (degrade, expected) in [
+        (DegradeChoice::Local, PermitTaking::Alone),
+        (DegradeChoice::Refuse, PermitTaking::Unavailable),
+    ] {
+        let replica = replica(&store, degrade);
+        let permits = permits(&replica, rate(3, 3600));
+        memory.fail(true);
+        assert!(!call(&permits).await);
+        assert!(replica.is_degraded());
+        assert_eq!([permits.take(ONE), permits.look(ONE)], [expected; 2]);
+        assert!(permits.prepare(ONE).is_none(), "nothing waits");
+        assert_eq!(permits.remaining(), None);
+        memory.fail(false);
+        while replica.is_degraded() {
+            advance(PROBE_INTERVAL).await;
+            tokio::task::yield_now().await;
+        }
+        memory.clear();
+        assert!(call(&permits).await);
+    }
+}
+
+/// A store that answers the same to everything.
+#[derive(Debug)]
+struct NonsenseStore(Vec<i64>);
+
+#[async_trait]
+impl PermitStore for NonsenseStore {
+    async fn take_permits(
+        &self,
+        _name: &str,
+        _demand: &PermitDemand,
+    ) -> Result<Vec<i64>, ClusterStoreError> {
+        Ok(self.0.clone())
+    }
+}
+
+#[async_trait]
+impl ClusterStore for NonsenseStore {
+    async fn put(
+        &self,
+        _collection: &str,
+        _name: &str,
+        _bytes: Vec<u8>,
+        _lease: Duration,
+    ) -> Result<(), ClusterStoreError> {
+        Ok(())
+    }
+
+    async fn list(&self, _: &str, _: usize) -> Result<Vec<StoredValue>, ClusterStoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _collection: &str, _name: &str) -> Result<(), ClusterStoreError> {
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        "nonsense".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_nonsense_gives_nothing() {
+    for reply in [
+        vec![],
+        vec![1],
+        vec![1, 0],
+        vec![1, 0, 0, 0],
+        vec![-1, 0, 0],
+        vec![1, -1, 0],
+        vec![1, 0, -1],
+        vec![2, 0, 0],
+        vec![i64::MAX, 0, 0],
+        vec![0, i64::MAX, 0],
+        vec![0, 0, i64::MAX],
+    ] {
+        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(reply.clone()));
+        let replica = replica(&store, DegradeChoice::Refuse);
+        let permits = permits(&replica, rate(3, 3600));
+        assert!(!call(&permits).await, "{reply:?}");
+        assert!(replica.is_degraded(), "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_and_holders_are_bounded_and_have_no_names_in_the_store() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replica = replica(&store, DegradeChoice::Local);
+    for number in 0..MAX_SHARED_RATES + 10 {
+        let holder = format!("client {number}");
+        let rate = SharedRate { limit: "each:tool:a", holder: Some(&holder), rate: rate(3, 60) };
+        let _ = replica.permits_of(&rate);
+    }
+    let kept = replica.permits.lock().len();
+    assert!(kept <= MAX_SHARED_RATES + 1, "{kept}");
+    advance(Duration::from_secs(61)).await;
+    let _ = replica.permits_of(&SharedRate { limit: "x", holder: None, rate: rate(3, 60) });
+    assert_eq!(replica.permits.lock().len(), 1, "unused ones are dropped");
+    let name = replica.name_of("client:ci");
+    assert!(name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+    assert_ne!(name, replica.name_of("client:other"));
+}
