@@ -16,6 +16,7 @@ mod nonces;
 mod peer_link;
 mod replica_id;
 mod session_ids;
+mod shared_quotas;
 mod shared_rates;
 mod store;
 
@@ -45,9 +46,11 @@ pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownC
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
+pub use shared_quotas::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
 pub use shared_rates::SharedRates;
 pub use store::{
-    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore, RedisStore,
+    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore, QuotaDemand, QuotaGrant,
+    QuotaStore, RedisStore,
     StoredValue,
 };
 
@@ -77,6 +80,7 @@ pub struct Cluster {
     nonces: UsedNonces,
     membership: Arc<Membership>,
     shared_rates: Arc<SharedRates>,
+    shared_quotas: Arc<SharedQuotas>,
     counts: ClusterCounts,
     tls: PeerTls,
 }
@@ -155,6 +159,7 @@ impl Cluster {
             envelopes: sealer(ENVELOPE_PURPOSE)?,
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
+            shared_quotas: Arc::new(SharedQuotas::new(Arc::clone(&shared_rates))),
             shared_rates,
             counts: parts.counts,
             tls,
@@ -171,6 +176,11 @@ impl Cluster {
         Arc::clone(&self.shared_rates)
     }
 
+    /// Returns the quotas that this replica shares with the others.
+    pub fn shared_quotas(&self) -> Arc<SharedQuotas> {
+        Arc::clone(&self.shared_quotas)
+    }
+
     /// Returns the id of this replica.
     pub fn id(&self) -> ReplicaId {
         self.id
@@ -182,8 +192,9 @@ impl Cluster {
         self.membership.keep_lease(digest).await;
     }
 
-    /// Removes the lease: other replicas forward nothing any more.
+    /// Removes the lease: other replicas forward nothing any more. Returns unused calls of quotas.
     pub async fn leave(&self) {
+        self.shared_quotas.return_unused().await;
         self.membership.leave().await;
     }
 

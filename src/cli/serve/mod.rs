@@ -271,6 +271,9 @@ impl Running {
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let info = own_info();
         let disabled = DisabledAtStart::open(&config, path);
+        if let Some(replica) = &replica {
+            quotas.share(replica.cluster.shared_quotas());
+        }
         let shared_rates = replica.as_ref().map(|replica| replica.cluster.shared_rates() as _);
         let startup =
             StartUp { config, surroundings, info, definitions, quotas, shared_rates, disabled };

@@ -83,6 +83,11 @@ impl SharedRates {
         self.is_degraded.load(Ordering::Relaxed)
     }
 
+    /// Returns the store.
+    pub(super) fn store(&self) -> &Arc<dyn ClusterStore> {
+        &self.store
+    }
+
     /// Returns the result of taking permits while the store cannot be used; `None` if it can.
     fn decide_degraded(&self) -> Option<PermitTaking> {
         self.is_degraded().then_some(match self.degrade {
@@ -109,7 +114,7 @@ impl SharedRates {
     }
 
     /// Notes that the store cannot be used, and tries it until it can.
-    fn degrade(&self, error: &ClusterStoreError) {
+    pub(super) fn degrade(&self, error: &ClusterStoreError) {
         self.counts.count_rate_error();
         if self.is_degraded.swap(true, Ordering::Relaxed) {
             return;
@@ -145,7 +150,7 @@ impl SharedRates {
     }
 
     /// Returns the name of a bucket in the store.
-    fn name_of(&self, text: &str) -> String {
+    pub(super) fn name_of(&self, text: &str) -> String {
         HEXLOWER.encode(&derive_key(&self.key, text.as_bytes()))
     }
 

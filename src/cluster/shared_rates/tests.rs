@@ -7,7 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::advance;
 
-use super::super::store::{MemoryStore, PermitDemand, PermitStore, StoredValue};
+use super::super::shared_quotas::{QuotaRefusal, SharedQuota, SharedQuotas};
+use super::super::store::{
+    MemoryStore, PermitDemand, PermitStore, QuotaDemand, QuotaStore, StoredValue,
+};
 use super::super::{ClusterStore, ClusterStoreError};
 use super::*;
 use crate::shares::SharedPermits as _;
@@ -178,6 +181,21 @@ impl PermitStore for NonsenseStore {
 }
 
 #[async_trait]
+impl QuotaStore for NonsenseStore {
+    async fn lease_quota(
+        &self,
+        _name: &str,
+        _demand: &QuotaDemand,
+    ) -> Result<Vec<i64>, ClusterStoreError> {
+        Ok(self.0.clone())
+    }
+
+    async fn return_quota(&self, _name: &str, _calls: u32) -> Result<(), ClusterStoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl ClusterStore for NonsenseStore {
     async fn put(
         &self,
@@ -242,4 +260,64 @@ async fn rates_and_holders_are_bounded_and_have_no_names_in_the_store() {
     let name = replica.name_of("client:ci");
     assert!(name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
     assert_ne!(name, replica.name_of("client:other"));
+}
+
+const QUOTA: SharedQuota<'static> =
+    SharedQuota { limit: "quota:client:ci", holder: None, most: 100, day: 20_000 };
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_used_whole_and_never_exceeded() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replicas =
+        [(); 3].map(|()| Arc::new(SharedQuotas::new(replica(&store, DegradeChoice::Local))));
+    let calls = (0..200).map(|number| {
+        let quotas = Arc::clone(&replicas[number % 3]);
+        tokio::spawn(async move { quotas.take(QUOTA, 1).await.is_ok() })
+    });
+    let mut admitted = 0;
+    for call in calls.collect::<Vec<_>>() {
+        admitted += u32::from(call.await.unwrap());
+    }
+    assert_eq!(admitted, 100);
+    assert_eq!(replicas[0].take(QUOTA, 1).await.unwrap_err(), QuotaRefusal::UsedUp);
+    assert_eq!(replicas[1].remaining(QUOTA), Some(0));
+    let tomorrow = SharedQuota { day: QUOTA.day + 1, ..QUOTA };
+    replicas[2].take(tomorrow, 1).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_store_a_replica_uses_what_it_has_leased() {
+    let memory = Arc::new(MemoryStore::default());
+    let store: Arc<dyn ClusterStore> = Arc::clone(&memory) as _;
+    let quota = SharedQuota { most: 640, ..QUOTA };
+    let quotas = SharedQuotas::new(replica(&store, DegradeChoice::Local));
+    quotas.take(quota, 1).await.unwrap();
+    memory.fail(true);
+    for _ in 0..9 {
+        quotas.take(quota, 1).await.unwrap();
+    }
+    assert_eq!(quotas.take(quota, 1).await.unwrap_err(), QuotaRefusal::Unavailable);
+    assert!(quotas.rates().is_degraded());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_calls_are_returned_when_a_replica_stops() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let quota = SharedQuota { most: 640, ..QUOTA };
+    let [one, two] = [(); 2].map(|()| SharedQuotas::new(replica(&store, DegradeChoice::Local)));
+    one.take(quota, 3).await.unwrap().give_back(1);
+    one.return_unused().await;
+    two.take(quota, 1).await.unwrap();
+    assert_eq!(two.remaining(quota), Some(640 - 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_nonsense_leases_nothing() {
+    for reply in [vec![], vec![1], vec![1, 1, 1], vec![-1, 0], vec![5, 5], vec![1, 101], vec![1, 0]]
+    {
+        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(reply.clone()));
+        let quotas = SharedQuotas::new(replica(&store, DegradeChoice::Local));
+        let taken = quotas.take(QUOTA, 1).await;
+        assert_eq!(taken.unwrap_err(), QuotaRefusal::Unavailable, "{reply:?}");
+    }
 }

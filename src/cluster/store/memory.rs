@@ -18,6 +18,8 @@ pub struct MemoryStore {
     values: Mutex<BTreeMap<(String, String), LeasedValue>>,
     fails: AtomicBool,
     pub(super) rates: Mutex<MemoryRates>,
+    /// The sums of leased calls.
+    pub(super) quotas: Mutex<BTreeMap<String, i64>>,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,7 @@ impl MemoryStore {
     pub fn clear(&self) {
         self.values.lock().clear();
         self.rates.lock().clear();
+        self.quotas.lock().clear();
     }
 
     pub(super) fn access(&self) -> Result<(), ClusterStoreError> {

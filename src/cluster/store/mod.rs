@@ -6,6 +6,7 @@
 
 mod memory;
 mod permits;
+mod quotas;
 mod redis;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use async_trait::async_trait;
 
 pub use self::memory::MemoryStore;
 pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
+pub use self::quotas::{QuotaDemand, QuotaGrant, QuotaStore};
 pub use self::redis::RedisStore;
 
 /// A value of a collection.
@@ -47,7 +49,7 @@ pub enum ClusterStoreError {
 
 /// The store.
 #[async_trait]
-pub trait ClusterStore: PermitStore {
+pub trait ClusterStore: PermitStore + QuotaStore {
     /// Writes a value that expires after the lease.
     async fn put(
         &self,

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use redis::Pipeline;
 use tokio::time::Instant;
 
+use super::ClusterStoreError;
 use super::memory::MemoryStore;
 use super::redis::{KEY_PREFIX, RedisStore};
-use super::ClusterStoreError;
 use crate::clock;
 use crate::config::Rate;
 

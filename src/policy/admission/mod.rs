@@ -244,7 +244,7 @@ impl Policy {
                 passage.note_interceptors(interceptors, &call, &target);
             }
         }
-        let quotas = self.limits.find_quotas(&call.context, &target, cost);
+        let mut quotas = self.limits.find_quotas(&call.context, &target, cost);
         if let Some(quotas) = &quotas {
             passage.begin(CallStep::Limits);
             passage.check_quotas(quotas)?;
@@ -261,6 +261,12 @@ impl Policy {
             }
             None => None,
         };
+        if P::HAS_EFFECT
+            && self.limits.shares_rates
+            && let Some(quotas) = &mut quotas
+        {
+            Box::pin(quotas.lease()).await?;
+        }
         passage.complete(PassedCall { call, target, limits, slot, quotas, consent })
     }
 

@@ -112,8 +112,9 @@ impl LimitRegistry {
         let failed_logins =
             failed_logins.map(|rate| self.failed_logins.find(rate, || new_logins(rate)));
         let users = config.gateway.client_rate.filter(|_| !config.issuers.is_empty());
-        let new_users =
-            |rate| KeyedBuckets::new(rate).shared_as("user", source, |name: &Arc<str>| name.to_string());
+        let new_users = |rate| {
+            KeyedBuckets::new(rate).shared_as("user", source, |name: &Arc<str>| name.to_string())
+        };
         let users = users.map(|rate| self.users.find(rate, || new_users(rate)));
         let clients = config.clients.iter().filter_map(|client| {
             let rate = client.rate.or(config.gateway.client_rate)?;

@@ -8,16 +8,22 @@ pub(super) mod set_quotas;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::call::Failure;
+use crate::cluster::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
 use crate::policy::limits::taking::LimitLevel;
 
 /// Counts of all quotas.
 #[derive(Debug, Default)]
-pub struct QuotaLedger(Mutex<QuotaCounts>);
+pub struct QuotaLedger {
+    counts: Mutex<QuotaCounts>,
+    /// The quotas that replicas share, which are counted there; empty if the gateway is alone.
+    shared: OnceLock<Arc<SharedQuotas>>,
+}
 
 /// Counts of one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +50,55 @@ pub(crate) struct ChargedQuota {
 impl QuotaLedger {
     /// Creates a ledger that continues earlier counts.
     pub(super) fn with_counts(counts: QuotaCounts) -> Self {
-        Self(Mutex::new(counts))
+        Self { counts: Mutex::new(counts), shared: OnceLock::new() }
+    }
+
+    /// Counts all quotas together with other replicas. Called once, at the start.
+    pub fn share(&self, quotas: Arc<SharedQuotas>) {
+        // A second source would split the counts.
+        let _ = self.shared.set(quotas);
+    }
+
+    /// Takes the calls of a call from the quotas that replicas share, all or none; `None` if the
+    /// gateway is alone.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`], and [`Failure::StoreUnavailable`] if nothing is leased and the store
+    /// cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future gives back the calls.
+    pub(super) async fn lease(
+        &self,
+        quotas: &[ChargedQuota],
+        cost: NonZeroU32,
+        since_1970: Duration,
+    ) -> Result<Option<LeasedCalls>, Failure> {
+        let Some(shared) = self.shared.get() else { return Ok(None) };
+        let mut leased = LeasedCalls { leases: Vec::new(), cost: cost.get() };
+        for quota in quotas {
+            let taken = shared.take(quota.shared(since_1970), cost.get()).await;
+            leased.leases.push(taken.map_err(|refusal| match refusal {
+                QuotaRefusal::UsedUp => quota.used_up(since_1970),
+                QuotaRefusal::Unavailable => Failure::StoreUnavailable,
+            })?);
+        }
+        Ok(Some(leased))
+    }
+
+    /// Returns the first quota that is known to have no room, among those that replicas share.
+    fn check_shared(
+        shared: &SharedQuotas,
+        quotas: &[ChargedQuota],
+        cost: NonZeroU32,
+        since_1970: Duration,
+    ) -> Result<(), Failure> {
+        let has_room = |quota: &ChargedQuota| {
+            let remaining = shared.remaining(quota.shared(since_1970));
+            remaining.unwrap_or(quota.most.into()) >= cost.get().into()
+        };
+        let refusing = quotas.iter().find(|quota| !has_room(quota));
+        refusing.map_or(Ok(()), |quota| Err(quota.used_up(since_1970)))
     }
 
     /// Checks that a call has room in all of these quotas, and charges nothing.
@@ -57,7 +111,10 @@ impl QuotaLedger {
         cost: NonZeroU32,
         since_1970: Duration,
     ) -> Result<(), Failure> {
-        self.0.lock().find_keys(quotas, cost, since_1970).map(drop)
+        if let Some(shared) = self.shared.get() {
+            return Self::check_shared(shared, quotas, cost, since_1970);
+        }
+        self.counts.lock().find_keys(quotas, cost, since_1970).map(drop)
     }
 
     /// Returns the calls that each of these quotas still admits, and charges nothing.
@@ -67,10 +124,15 @@ impl QuotaLedger {
         cost: NonZeroU32,
         since_1970: Duration,
     ) -> Vec<LimitLevel> {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         counts.begin_day(since_1970.as_secs() / DAY_SECONDS);
         let level = |quota: &ChargedQuota| {
-            let remaining = u64::from(quota.most).saturating_sub(counts.used_of(quota));
+            let shared = self.shared.get();
+            let shared = shared.map(|shared| shared.remaining(quota.shared(since_1970)));
+            let remaining = match shared {
+                Some(known) => known.unwrap_or(quota.most.into()),
+                None => u64::from(quota.most).saturating_sub(counts.used_of(quota)),
+            };
             LimitLevel {
                 limit: quota.limit.clone(),
                 remaining,
@@ -91,7 +153,7 @@ impl QuotaLedger {
         cost: NonZeroU32,
         since_1970: Duration,
     ) -> Result<(), Failure> {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         let keys = counts.find_keys(quotas, cost, since_1970)?;
         counts.is_changed |= !keys.is_empty();
         for key in keys {
@@ -102,13 +164,51 @@ impl QuotaLedger {
 
     /// Returns the counts, if they have changed since they were last taken.
     pub(super) fn take_changed(&self) -> Option<QuotaCounts> {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         std::mem::take(&mut counts.is_changed).then(|| counts.clone())
     }
 
     /// Marks the counts as changed again after a failed write.
     pub(crate) fn mark_changed(&self) {
-        self.0.lock().is_changed = true;
+        self.counts.lock().is_changed = true;
+    }
+}
+
+/// Calls that were taken from quotas that replicas share. Dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct LeasedCalls {
+    leases: Vec<Arc<QuotaLease>>,
+    cost: u32,
+}
+
+impl LeasedCalls {
+    /// Charges the calls.
+    pub(super) fn keep(mut self) {
+        self.leases.clear();
+    }
+}
+
+impl Drop for LeasedCalls {
+    fn drop(&mut self) {
+        for lease in &self.leases {
+            lease.give_back(self.cost);
+        }
+    }
+}
+
+impl ChargedQuota {
+    fn shared(&self, since_1970: Duration) -> SharedQuota<'_> {
+        SharedQuota {
+            limit: &self.limit,
+            holder: self.holder.as_deref(),
+            most: self.most,
+            day: since_1970.as_secs() / DAY_SECONDS,
+        }
+    }
+
+    fn used_up(&self, since_1970: Duration) -> Failure {
+        let rest = DAY_SECONDS - since_1970.as_secs() % DAY_SECONDS;
+        Failure::OverLimit { limit: self.limit.clone(), retry_after: Duration::from_secs(rest) }
     }
 }
 
@@ -231,6 +331,6 @@ mod tests {
         }
         ledger.charge(&of(MAX_QUOTA_COUNTS), cost(1), NOON).unwrap();
         assert!(ledger.charge(&of(MAX_QUOTA_COUNTS + 1), cost(1), NOON).is_err());
-        assert!(ledger.0.lock().used.len() <= MAX_QUOTA_COUNTS + 1);
+        assert!(ledger.counts.lock().used.len() <= MAX_QUOTA_COUNTS + 1);
     }
 }

@@ -11,7 +11,7 @@ use crate::policy::limits::taking::LimitLevel;
 use crate::policy::target::CallTarget;
 use crate::shares::Holder;
 
-use super::{ChargedQuota, QuotaLedger};
+use super::{ChargedQuota, LeasedCalls, QuotaLedger};
 
 /// All quotas of a configuration.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) struct CallQuotas<'a> {
     ledger: &'a QuotaLedger,
     charged: Vec<ChargedQuota>,
     cost: NonZeroU32,
+    /// Calls of the quotas that replicas share; `None` if the gateway is alone.
+    leased: Option<LeasedCalls>,
 }
 
 impl CallQuotas<'_> {
@@ -40,13 +42,26 @@ impl CallQuotas<'_> {
         self.ledger.check(&self.charged, self.cost, clock::unix_now())
     }
 
+    /// Takes the call from the quotas that replicas share, until it is charged or dropped.
+    ///
+    /// # Errors
+    /// Those of [`QuotaLedger::lease`].
+    pub(crate) async fn lease(&mut self) -> Result<(), Failure> {
+        self.leased = self.ledger.lease(&self.charged, self.cost, clock::unix_now()).await?;
+        Ok(())
+    }
+
     /// Returns the calls that each of them still admits, and charges nothing.
     pub(crate) fn levels(&self) -> Vec<LimitLevel> {
         self.ledger.levels(&self.charged, self.cost, clock::unix_now())
     }
 
     /// Charges the call to all of them, or to none if another call has used up one since the check.
-    pub(crate) fn charge(&self) -> Result<(), Failure> {
+    pub(crate) fn charge(self) -> Result<(), Failure> {
+        if let Some(leased) = self.leased {
+            leased.keep();
+            return Ok(());
+        }
         self.ledger.charge(&self.charged, self.cost, clock::unix_now())
     }
 }
@@ -90,7 +105,12 @@ impl SetQuotas {
         cost: NonZeroU32,
     ) -> Option<CallQuotas<'_>> {
         let charged = self.find(context, target);
-        (!charged.is_empty()).then_some(CallQuotas { ledger: &self.ledger, charged, cost })
+        (!charged.is_empty()).then_some(CallQuotas {
+            ledger: &self.ledger,
+            charged,
+            cost,
+            leased: None,
+        })
     }
 
     /// Returns the rest of a caller's own quotas, and of those of each caller at servers and tools

@@ -71,7 +71,7 @@ async fn the_rate_of_a_server_is_one_for_all_clients_and_replicas() {
         let called = replica.modern().key(key).call("s__echo", json!({})).await;
         match called.answer()["error"]["message"].as_str() {
             Some(message) => message.to_owned(),
-            None => called.text(),
+            None => called.text().to_owned(),
         }
     };
     for replica in [&a, &b, &a] {
@@ -155,7 +155,7 @@ async fn an_address_that_is_locked_out_has_one_attempt_at_each_other_replica() {
     let [a, b] = start_replicas(&redis.url(), builder).await;
     let attempt = async |replica: &Gateway| {
         let client = replica.modern().key("key-wrong");
-        client.ask_call("s__echo", json!({})).send().await.status().as_u16()
+        client.ask_call("s__echo", json!({})).send().await.status()
     };
     for _ in 0..6 {
         assert_eq!(attempt(&a).await, 401);
@@ -171,4 +171,36 @@ async fn an_address_that_is_locked_out_has_one_attempt_at_each_other_replica() {
     for replica in [&a, &b] {
         assert_eq!(calls_until_refused(&client_of(replica), 1).await, 1);
     }
+}
+
+#[tokio::test]
+async fn a_quota_is_never_exceeded_by_parallel_calls_at_three_replicas() {
+    let (mut redis, upstream) = (RedisServer::start().await, Upstream::modern().await);
+    let builder = || {
+        Gateway::with("s", upstream.http()).toml(&client_table(
+            "one",
+            "key-one",
+            "quota = \"20/day\"",
+        ))
+    };
+    let [a, b, c] = start_replicas(&redis.url(), builder).await;
+    let used = async |replica: &Gateway| {
+        let client = client_of(replica);
+        let call = async || client.call("s__echo", json!({})).await.answer()["error"].is_null();
+        let mut admitted = 0;
+        for _ in 0..5 {
+            let (first, second, third) = tokio::join!(call(), call(), call());
+            admitted += [first, second, third].into_iter().filter(|it| *it).count();
+        }
+        admitted
+    };
+    let (at_a, at_b, at_c) = tokio::join!(used(&a), used(&b), used(&c));
+    assert_eq!(at_a + at_b + at_c, 20, "{at_a} {at_b} {at_c}");
+    let over = client_of(&a).call("s__echo", json!({})).await;
+    let message = over.error()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("over the limit quota:client:one"), "{message}");
+    // Without the store nothing more is admitted, though `degrade` is "local".
+    redis.kill();
+    let over = client_of(&b).call("s__echo", json!({})).await;
+    assert!(!over.answer()["error"].is_null(), "{over:?}");
 }

@@ -1,0 +1,124 @@
+//! Quotas in the store: counters that never exceed their limit.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::Pipeline;
+
+use super::ClusterStoreError;
+use super::memory::MemoryStore;
+use super::redis::{KEY_PREFIX, RedisStore};
+
+/// Calls of a quota that a replica leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaDemand {
+    /// The limit of the quota.
+    pub limit: u32,
+    /// Fewer calls than these are not leased.
+    pub least: u32,
+    /// Maximum number of calls.
+    pub most: u32,
+}
+
+/// Calls of a quota that the store has leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaGrant {
+    /// The leased calls.
+    pub leased: u32,
+    /// The calls that all replicas have leased.
+    pub sum: u64,
+}
+
+/// A store of quotas.
+#[async_trait]
+pub trait QuotaStore: Send + Sync {
+    /// Leases calls of the quota with this name. Returns the numbers of [`QuotaGrant`] as the store
+    /// sent them: [`QuotaGrant::read`] checks them.
+    async fn lease_quota(
+        &self,
+        name: &str,
+        demand: &QuotaDemand,
+    ) -> Result<Vec<i64>, ClusterStoreError>;
+
+    /// Returns leased calls that were not used.
+    async fn return_quota(&self, name: &str, calls: u32) -> Result<(), ClusterStoreError>;
+}
+
+impl QuotaGrant {
+    /// Reads the reply of the store. `None` if it is none: other than two numbers, negative ones, more
+    /// calls than were asked for, or a sum beyond the limit.
+    pub fn read(reply: &[i64], demand: &QuotaDemand) -> Option<Self> {
+        let [leased, sum] = *reply else { return None };
+        let (leased, sum) = (u32::try_from(leased).ok()?, u64::try_from(sum).ok()?);
+        let is_possible = leased == 0
+            || (demand.least..=demand.most).contains(&leased)
+                && (u64::from(leased)..=u64::from(demand.limit)).contains(&sum);
+        is_possible.then_some(Self { leased, sum })
+    }
+}
+
+#[async_trait]
+impl QuotaStore for RedisStore {
+    async fn lease_quota(
+        &self,
+        name: &str,
+        demand: &QuotaDemand,
+    ) -> Result<Vec<i64>, ClusterStoreError> {
+        let mut commands = Pipeline::new();
+        commands
+            .cmd("EVAL")
+            .arg(LEASE_SCRIPT)
+            .arg(1)
+            .arg(quota_key(name))
+            .arg(demand.limit)
+            .arg(demand.least)
+            .arg(demand.most)
+            .arg(u64::try_from(QUOTA_LIFETIME.as_millis()).unwrap_or(u64::MAX));
+        let (reply,): (Vec<i64>,) = self.run(&commands).await?;
+        Ok(reply)
+    }
+
+    async fn return_quota(&self, name: &str, calls: u32) -> Result<(), ClusterStoreError> {
+        let mut commands = Pipeline::new();
+        commands.cmd("EVAL").arg(RETURN_SCRIPT).arg(1).arg(quota_key(name)).arg(calls).ignore();
+        self.run(&commands).await
+    }
+}
+
+#[async_trait]
+impl QuotaStore for MemoryStore {
+    async fn lease_quota(
+        &self,
+        name: &str,
+        demand: &QuotaDemand,
+    ) -> Result<Vec<i64>, ClusterStoreError> {
+        self.access()?;
+        let mut quotas = self.quotas.lock();
+        let sum = quotas.entry(name.to_owned()).or_default();
+        let room = i64::from(demand.limit).saturating_sub(*sum).max(0);
+        let leased = room.min(demand.most.into());
+        let leased = if leased < i64::from(demand.least) { 0 } else { leased };
+        *sum += leased;
+        Ok(vec![leased, *sum])
+    }
+
+    async fn return_quota(&self, name: &str, calls: u32) -> Result<(), ClusterStoreError> {
+        self.access()?;
+        if let Some(sum) = self.quotas.lock().get_mut(name) {
+            *sum = sum.saturating_sub(calls.into()).max(0);
+        }
+        Ok(())
+    }
+}
+
+fn quota_key(name: &str) -> String {
+    format!("{KEY_PREFIX}:{QUOTA_COLLECTION}:{name}")
+}
+
+/// The scripts.
+const LEASE_SCRIPT: &str = include_str!("lease_quota.lua");
+const RETURN_SCRIPT: &str = include_str!("return_quota.lua");
+/// The collection of quotas.
+const QUOTA_COLLECTION: &str = "quotas";
+/// Lifetime of a counter after its last lease: longer than the day that it is for.
+const QUOTA_LIFETIME: Duration = Duration::from_hours(48);
