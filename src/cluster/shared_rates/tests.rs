@@ -13,7 +13,6 @@ use super::super::store::{
 };
 use super::super::{ClusterStore, ClusterStoreError};
 use super::*;
-use crate::shares::SharedPermits as _;
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
