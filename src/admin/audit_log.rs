@@ -218,7 +218,7 @@ fn open_log(path: &Path) -> io::Result<Option<File>> {
 
 /// The files of a log, the newest first. Each follows the one before also if a rotation renames them
 /// meanwhile.
-struct LogFiles<'a> {
+pub(crate) struct LogFiles<'a> {
     paths: &'a [PathBuf],
     /// The place behind that of the last file.
     next: usize,
@@ -227,12 +227,21 @@ struct LogFiles<'a> {
 }
 
 impl<'a> LogFiles<'a> {
-    fn new(paths: &'a [PathBuf]) -> Self {
+    pub(crate) fn new(paths: &'a [PathBuf]) -> Self {
         Self { paths, next: 0, last: None }
     }
 
+    /// Returns the path of the last file, as it was when the file was opened.
+    pub(crate) fn last_path(&self) -> Option<&'a Path> {
+        let place = self.next.checked_sub(1)?;
+        self.paths.get(place).map(PathBuf::as_path)
+    }
+
     /// Opens the next file; `None` after the last.
-    fn open_next(&mut self) -> io::Result<Option<File>> {
+    ///
+    /// # Errors
+    /// A file cannot be opened. The files after it cannot be found either.
+    pub(crate) fn open_next(&mut self) -> io::Result<Option<File>> {
         loop {
             if self.last.is_some() && !self.find_last() {
                 return Ok(None);

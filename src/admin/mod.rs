@@ -55,7 +55,7 @@ pub(crate) use api::{
     UnlistedServer,
 };
 pub use api::{AdminEntrance, refuse_admission};
-pub(crate) use audit_log::log_files;
+pub(crate) use audit_log::{LogFiles, log_files};
 pub use cluster_status::{ClusterStatus, ReplicaStatus, SkewedReplicaStatus};
 pub use configuration::{
     AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::task::JoinError;
 
 use crate::catalog::Kind;
 use crate::clock;
@@ -65,6 +66,17 @@ impl StatusReport {
         let started_at = Timestamp::now();
         let uses = KeptUses::default();
         Arc::new(Self { gateway, mcp, started_at, notes, loads, evaluations, uses, control })
+    }
+
+    /// Makes an evaluation on a thread of its own, once the earlier ones have ended.
+    ///
+    /// # Errors
+    /// The evaluation panicked.
+    pub(crate) async fn evaluate<T: Send + 'static>(
+        &self,
+        evaluation: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        self.evaluations.evaluate(evaluation).await
     }
 
     /// Waits until a file was loaded after the last wait.

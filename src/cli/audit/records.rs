@@ -23,16 +23,27 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Reads the records of a file. `see` is called for each line; `None` stands for one that is not a
-/// record. A last line without an end is still being written, and left out.
+/// Reads the records of a file by its path: see [`read_open_records`].
 ///
 /// # Errors
 /// The file cannot be read.
 pub(crate) fn read_records<T: DeserializeOwned>(
     path: &Path,
+    see: impl FnMut(Option<T>),
+) -> io::Result<()> {
+    read_open_records(File::open(path)?, see)
+}
+
+/// Reads the records of a file. `see` is called for each line; `None` stands for one that is not a
+/// record. A last line without an end is still being written, and left out.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn read_open_records<T: DeserializeOwned>(
+    file: File,
     mut see: impl FnMut(Option<T>),
 ) -> io::Result<()> {
-    let mut log = BufReader::new(File::open(path)?);
+    let mut log = BufReader::new(file);
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -4,15 +4,15 @@
 //! programs. A reload with its digest applies nothing else: if one of them, or the running
 //! configuration, has changed since, it is refused.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use data_encoding::HEXLOWER;
 use jiff::{Span, Timestamp};
-use tokio::task::spawn_blocking;
 
-use crate::admin::{ConfigActor, ConfigPlan, PlanError, PlanSubject, wall_time};
-use crate::cli::audit::records::{audit_files, read_records};
+use crate::admin::{ConfigActor, ConfigPlan, LogFiles, PlanError, PlanSubject, wall_time};
+use crate::cli::audit::records::{audit_files, read_open_records};
 use crate::cli::preview::configuration::find_hidden_value;
 use crate::config::{Config, ConfigSource, retain_outputs};
 use crate::crypto::sha256;
@@ -58,7 +58,8 @@ impl Reloader {
         let generation = snapshot.generation;
         let digest = plan_digest(&source, generation);
         let is_running = source.digest() == self.report.loaded_digest();
-        let work = spawn_blocking(move || (describe(&snapshot, &config, since), config)).await;
+        let describe = move || (describe(&snapshot, &config, since), config);
+        let work = self.report.evaluate(describe).await;
         let (mut plan, config) = match work {
             Ok(described) => described,
             Err(error) => return faulty(vec![error_chain(&error)]),
@@ -174,21 +175,35 @@ fn describe(snapshot: &Arc<Snapshot>, config: &Config, since: Timestamp) -> Conf
 fn replay_log(snapshot: &Snapshot, config: &Config, since: Timestamp) -> Option<ReplayReport> {
     let files = audit_files(&snapshot.config.audit)?;
     let mut replay = snapshot.replay_calls(config);
-    for file in files.iter().filter(|file| file.exists()) {
-        replay_file(file, since, &mut replay);
+    let mut log = LogFiles::new(&files);
+    loop {
+        match log.open_next() {
+            Ok(Some(file)) => replay_file(file, log.last_path(), since, &mut replay),
+            Ok(None) => break,
+            Err(error) => {
+                let name = files.first().map(|file| file.display().to_string()).unwrap_or_default();
+                let fault = format!("{name}: a file of the log cannot be opened: {error}");
+                replay.add_unreadable_file(fault);
+                break;
+            }
+        }
+    }
+    for folder in files.iter().filter(|path| path.is_dir()) {
+        replay.add_unreadable_file(format!("{}: is a directory", folder.display()));
     }
     Some(replay.finish())
 }
 
 /// Replays the calls of one file. One that cannot be read is named in the plan, which is about the
 /// others.
-fn replay_file(path: &Path, since: Timestamp, replay: &mut CallReplay<'_>) {
-    let read = read_records(path, |record: Option<RecordedCall>| match record {
+fn replay_file(file: File, path: Option<&Path>, since: Timestamp, replay: &mut CallReplay<'_>) {
+    let read = read_open_records(file, |record: Option<RecordedCall>| match record {
         Some(call) if call.time >= since => replay.add(&call),
         Some(_) => {}
         None => replay.add_unreadable_line(),
     });
     if let Err(error) = read {
-        replay.add_unreadable_file(format!("{}: {error}", path.display()));
+        let name = path.map(|path| path.display().to_string()).unwrap_or_default();
+        replay.add_unreadable_file(format!("{name}: {error}"));
     }
 }
