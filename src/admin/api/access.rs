@@ -20,6 +20,7 @@ use crate::identity::{ClientCertificate, Credential, Unidentified, wait_for_expi
 use crate::listener::LocalUser;
 use crate::pipeline::{EntryCredentials, Gateway};
 use crate::snapshot::Snapshot;
+use crate::telemetry::log::SharedFaultLog;
 
 use super::problem::{ApiProblem, ProblemCode};
 
@@ -133,7 +134,11 @@ pub(crate) async fn identify_operator(
                 let missing = Failure::KeyMissing;
                 return Err(refuse(&gateway.refuse_stranger(&snapshot, address, missing, mark)));
             }
-            Ok(credential) => return Ok(judge_operator(&snapshot, credential, address)),
+            Ok(credential) => {
+                let operator = judge_operator(&snapshot, credential, address);
+                admit_without_role(gateway, &snapshot, &operator)?;
+                return Ok(operator);
+            }
             Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
                 let mut problem = refuse(&failure);
                 if resource.is_none() && !snapshot.identity.issuers().is_empty() {
@@ -148,6 +153,29 @@ pub(crate) async fn identify_operator(
         }
         has_waited = true;
     }
+}
+
+/// Counts a request of a client without a role towards its rates. Such a request is refused in any
+/// case; above the rates it is refused without a record, or it could fill the audit log.
+///
+/// # Errors
+/// [`ProblemCode::TooManyAttempts`].
+fn admit_without_role(
+    gateway: &Gateway,
+    snapshot: &Snapshot,
+    operator: &OperatorIdentity,
+) -> Result<(), ApiProblem> {
+    let OperatorIdentity { actor, role: None, address: Some(address) } = operator else {
+        return Ok(());
+    };
+    let Actor::Principal { principal, .. } = actor else { return Ok(()) };
+    gateway.admit_request(snapshot, principal, *address).map_err(|failure| {
+        let text = "refused requests of a client without a role, above its rate";
+        if let Some(line) = UNRECORDED_REFUSALS.note_about(principal.as_str(), text) {
+            tracing::warn!(%actor, %address, "{line}");
+        }
+        refuse(&failure)
+    })
 }
 
 /// Finds the role of an accepted credential.
@@ -254,6 +282,10 @@ pub(super) fn refuse_foreign_page(headers: &HeaderMap) -> Result<(), ApiProblem>
     Err(ApiProblem::new(ProblemCode::ForeignPage, detail))
 }
 
+/// Clients without a role above their rates, in the log.
+static UNRECORDED_REFUSALS: SharedFaultLog = SharedFaultLog::holding(MAX_REFUSED_CLIENTS);
+/// Maximum number of clients that are counted.
+const MAX_REFUSED_CLIENTS: usize = 64;
 /// Added to a refusal where no token can be accepted.
 const TOKENS_NEED_URL: &str =
     "; tokens are accepted once `gateway.public_url` names their resource";

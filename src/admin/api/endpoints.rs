@@ -57,6 +57,8 @@ pub(super) struct ApiEndpoint {
     pub(super) answer: AnswerRequest,
     /// True if each request is recorded with its operator.
     pub(super) is_recorded: bool,
+    /// True if refusals of an endpoint without such records are recorded.
+    pub(super) are_refusals_recorded: bool,
     /// The media type of the answer; events have the answer's schema each.
     pub(super) media: &'static str,
 }
@@ -150,6 +152,7 @@ impl ApiEndpoint {
             response: schema_of::<serde_json::Value>,
             answer: |_| Box::pin(async { Err(super::unknown_path()) }),
             is_recorded: false,
+            are_refusals_recorded: false,
             media: "application/json",
         }
     }
@@ -176,6 +179,11 @@ impl ApiEndpoint {
     /// Sets the parameters.
     const fn takes(self, parameters: &'static [EndpointParameter]) -> Self {
         Self { parameters, ..self }
+    }
+
+    /// Has refused requests recorded; others have records of their own.
+    const fn records_refusals(self) -> Self {
+        Self { are_refusals_recorded: true, ..self }
     }
 
     /// Sets the least role.
@@ -373,6 +381,7 @@ pub(super) const API_ENDPOINTS: &[ApiEndpoint] = &[
         "Makes a call, as the operator or with the profile, rules and limits of a client (role \
          `admin`)",
     )
+    .records_refusals()
     .reads::<OperatorCall>()
     .answers::<OperatorCallReport>(|request| {
         Box::pin(resources::operator_calls::make_call(request))

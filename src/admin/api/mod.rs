@@ -85,12 +85,18 @@ where
     let found = find_endpoint(method, path)?;
     let endpoint = found.endpoint;
     let checked = check_request(report, found, &operator, &head, body).await;
-    if !endpoint.is_recorded {
+    if !endpoint.is_recorded && !endpoint.are_refusals_recorded {
         return (endpoint.answer)(checked?).await;
     }
     let mut sender = change_sender(report, operator, &head);
     let request = checked.inspect_err(|problem| sender.record_refusal(problem))?;
     sender.notes = request.notes.clone();
+    if !endpoint.is_recorded {
+        let answered = (endpoint.answer)(request).await;
+        let refusal = answered.as_ref().err().filter(|_| sender.notes.is_refused());
+        refusal.into_iter().for_each(|problem| sender.record_refusal(problem));
+        return answered;
+    }
     let change = (endpoint.answer)(request);
     let answered = make_recorded(sender, change, ChangeOutcome::of_endpoint).await;
     answered.unwrap_or_else(|| Err(broken_off()))

@@ -1,6 +1,7 @@
 //! A request to an endpoint of the API, and its answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -39,6 +40,7 @@ pub(super) struct EndpointRequest {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ChangeNotes {
     digests: Arc<Mutex<Vec<String>>>,
+    is_refused: Arc<AtomicBool>,
 }
 
 impl ChangeNotes {
@@ -48,6 +50,16 @@ impl ChangeNotes {
             text.len() == SHA256_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         self.digests.lock().extend(digests.iter().filter(is_digest).cloned());
+    }
+
+    /// Notes that the endpoint refuses the request and makes no record of its own.
+    pub(super) fn note_refusal(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true after [`Self::note_refusal`].
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Returns the digests.

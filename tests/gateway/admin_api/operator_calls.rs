@@ -227,6 +227,65 @@ async fn a_call_that_is_refused_before_it_begins_is_recorded_and_counted() {
     assert_eq!(counted[0]["count"], 1, "{page:#}");
 }
 
+#[tokio::test]
+async fn a_call_that_the_api_refuses_is_recorded_as_an_operation() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let acts = gateway.remote_operator().key("acts-key");
+    let as_client = json!({ "tool": "s__echo", "as": "ci" });
+    assert_eq!(code(&call_by(&acts, &as_client).await, 403), "role_needed");
+    let looks = gateway.remote_operator().key("looks-key");
+    let own = json!({ "tool": "s__echo" });
+    assert_eq!(code(&call_by(&looks, &own).await, 403), "role_needed");
+    let unknown = json!({ "tool": "s__echo", "as": "nobody-there" });
+    assert_eq!(code(&post(&gateway, "/calls", &unknown).await, 404), "unknown_client");
+    let refused = records(&gateway, "operation", 3).await;
+    for (record, name, reason) in [
+        (&refused[0], Some("client acts"), "role_needed"),
+        (&refused[1], Some("client looks"), "role_needed"),
+        (&refused[2], None, "unknown_client"),
+    ] {
+        assert!(record.to_string().contains(reason), "{record}");
+        assert!(record.to_string().contains("/calls"), "{record}");
+        if let Some(name) = name {
+            assert_eq!(record["actor"]["name"], name, "{record}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_role_cannot_fill_the_audit_log() {
+    let upstream = Upstream::modern().await;
+    let gateway = guarded(&upstream).start().await;
+    let stranger = gateway.remote_operator().key("ci-key");
+    let body = json!({ "tool": "s__echo" });
+    for expected in [403, 403, 429, 429] {
+        assert_eq!(call_by(&stranger, &body).await.status, expected);
+    }
+    // The record of another client comes after those of the refused one.
+    let looks = gateway.remote_operator().key("looks-key");
+    assert_eq!(call_by(&looks, &body).await.status, 403);
+    let refused = records(&gateway, "operation", 3).await;
+    assert_eq!(refused[2]["actor"]["name"], "client looks", "{refused:#?}");
+}
+
+#[tokio::test]
+async fn a_call_as_a_client_needs_the_scopes_of_the_profile() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http())
+        .toml(AUDIT)
+        .toml("[profiles.p]\nscopes = [\"mcp:read\"]\n")
+        .toml(&client_table("has", "has-key", "profiles = [\"p\"]\nscopes = [\"mcp:read\"]"))
+        .toml(&client_table("lacks", "lacks-key", "profiles = [\"p\"]"))
+        .start()
+        .await;
+    let body = |name: &str| json!({ "tool": "s__echo", "as": name, "profile": "p" });
+    assert!(call(&gateway, body("has")).await["error"].is_null());
+    let refused = call(&gateway, body("lacks")).await;
+    assert_eq!(refused["error"]["data"]["requiredScopes"], json!(["mcp:read"]), "{refused}");
+    assert_eq!(records(&gateway, "request", 1).await[0]["principal"], "lacks");
+}
+
 /// Makes a call by a client with a role, which another configuration replaces during the call.
 async fn lose_role(before: &str, after: &str, client: Value) {
     let upstream = Upstream::modern().await;

@@ -8,9 +8,11 @@ use crate::pipeline::{CallingOperator, OperatorCall, OperatorCallError};
 /// Makes a call, and answers with its result. The end of the operator's connection, or of its access,
 /// cancels the call.
 pub(crate) async fn make_call(mut request: EndpointRequest) -> EndpointAnswer {
-    let call: OperatorCall = request.read_body()?;
+    let notes = request.notes.clone();
+    let call: OperatorCall = request.read_body().inspect_err(|_| notes.note_refusal())?;
     if call.r#as.is_some() {
-        request.operator.require(AdminRole::Admin)?;
+        let checked = request.operator.require(AdminRole::Admin);
+        checked.inspect_err(|_| notes.note_refusal())?;
         request.least = AdminRole::Admin;
     }
     let mut access = request.watch_access();
@@ -25,6 +27,12 @@ pub(crate) async fn make_call(mut request: EndpointRequest) -> EndpointAnswer {
         made = request.report.gateway.call_for_operator(&operator, &call) => made,
         () = access.revoked() => return Err(lost_access(&operator)),
     };
+    let made = made.inspect_err(|error| {
+        // A refused profile has a record of the call.
+        if !matches!(error, OperatorCallError::Profile { .. }) {
+            notes.note_refusal();
+        }
+    });
     answer(&made.map_err(|error| problem(&error))?)
 }
 
