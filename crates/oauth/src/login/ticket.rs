@@ -257,14 +257,17 @@ impl GrantBook {
     }
 }
 
-/// Returns the line about a login that did not succeed, unless one about this server is recent.
+/// Returns the line about a login that did not succeed, unless one about this server and this kind of
+/// fault is recent. A person's failed logins do not hide a fault that an operator has to mend.
 fn describe_failure(server: &ServerName, fault: &LoginFault) -> Option<String> {
     let text = format!("a login did not succeed: {}", error_chain(fault));
-    FAILED_LOGINS.note_about(server.as_str(), &text)
+    FAILED_LOGINS.note_about(&format!("{server} {}", fault.label()), &text)
 }
 
-/// Servers at which logins did not succeed, in the log.
-static FAILED_LOGINS: SharedFaultLog = SharedFaultLog::new();
+/// Servers at which logins did not succeed, with the kind of fault, in the log.
+static FAILED_LOGINS: SharedFaultLog = SharedFaultLog::holding(MAX_FAILED_LOGINS);
+/// Maximum number of servers and kinds of fault that are counted.
+const MAX_FAILED_LOGINS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Lines about faults that repeat: a repeated fault is counted, and logged once a minute.
+//! Lines about faults that repeat: a repeated fault is counted, and logged once a minute. A fault that
+//! has not occurred for [`QUIET_INTERVAL`] is over, and logged as a new one when it returns.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,6 +29,8 @@ struct LoggedFault {
     times: u64,
     /// Time of its last line.
     logged_at: Instant,
+    /// Time at which it last occurred.
+    noted_at: Instant,
 }
 
 impl Default for FaultLog {
@@ -49,8 +52,10 @@ impl FaultLog {
     /// Notes a fault with a text that may differ each time: faults of one subject are counted
     /// together.
     pub fn note_about(&mut self, subject: &str, text: &str, now: Instant) -> Option<String> {
+        self.faults.retain(|fault| now.saturating_duration_since(fault.noted_at) < QUIET_INTERVAL);
         if let Some(fault) = self.faults.iter_mut().find(|fault| fault.subject == subject) {
             fault.times += 1;
+            fault.noted_at = now;
             if now.saturating_duration_since(fault.logged_at) < LINE_INTERVAL {
                 return None;
             }
@@ -61,7 +66,7 @@ impl FaultLog {
             self.faults.pop_front();
         }
         let subject = subject.to_owned();
-        self.faults.push_back(LoggedFault { subject, times: 1, logged_at: now });
+        self.faults.push_back(LoggedFault { subject, times: 1, logged_at: now, noted_at: now });
         Some(text.to_owned())
     }
 
@@ -90,6 +95,9 @@ impl SharedFaultLog {
 
 /// Interval of the lines about one fault.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
+/// Time without a fault after which it is over. Longer than the pauses between the attempts that note
+/// one fault again and again.
+const QUIET_INTERVAL: Duration = Duration::from_mins(10);
 /// Maximum number of faults that are counted. Servers rarely alternate between more.
 const MAX_LOGGED_FAULTS: usize = 4;
 
@@ -111,6 +119,18 @@ mod tests {
         assert_eq!(note(120, "refused").as_deref(), Some("still refused, 20 times"));
         log.clear();
         assert_eq!(log.note("refused", start).as_deref(), Some("refused"));
+    }
+
+    #[test]
+    fn a_fault_that_returns_after_a_long_time_is_a_new_one() {
+        let (mut log, start) = (FaultLog::default(), clock::now());
+        assert_eq!(log.note("refused", start).as_deref(), Some("refused"));
+        let nearly = start + QUIET_INTERVAL.saturating_sub(Duration::from_secs(1));
+        assert_eq!(log.note("refused", nearly).as_deref(), Some("still refused, 2 times"));
+        let later = nearly + QUIET_INTERVAL;
+        assert_eq!(log.note("refused", later).as_deref(), Some("refused"));
+        let soon = later + LINE_INTERVAL;
+        assert_eq!(log.note("refused", soon).as_deref(), Some("still refused, 2 times"));
     }
 
     #[test]

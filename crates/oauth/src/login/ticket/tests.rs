@@ -147,6 +147,9 @@ fn logins_that_fail_one_after_the_other_are_logged_once() {
     let [one, other] = ["failing-one", "failing-other"].map(|it| ServerName::new(it).unwrap());
     let line = describe_failure(&one, &LoginFault::OtherBrowser).unwrap();
     assert!(line.starts_with("a login did not succeed: "), "{line}");
-    assert_eq!(describe_failure(&one, &LoginFault::Interrupted), None);
+    assert_eq!(describe_failure(&one, &LoginFault::OtherBrowser), None);
+    let metadata = LoginFault::NoMetadata { issuer: "https://idp.example".into() };
+    let line = describe_failure(&one, &metadata).expect("a user's failures hide no other fault");
+    assert!(line.contains("no metadata"), "{line}");
     assert!(describe_failure(&other, &LoginFault::OtherBrowser).is_some());
 }
