@@ -41,7 +41,7 @@ pub use gateway::{Gateway, own_info};
 pub use introduce::Introduction;
 pub use listing::Listed;
 pub use operator_calls::{CallingOperator, OperatorCall, OperatorCallError, OperatorCallReport};
-pub(crate) use record::answered::log_refused_request;
+pub(crate) use record::answered::{log_refused_request, log_refused_stream};
 pub use record::audit::{RefusedRequest, audit_notes};
 pub use stores::seen_clients::{ClientSighting, SeenClient};
 pub use subscriptions::client_notices::withholds_questions;

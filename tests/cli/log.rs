@@ -63,6 +63,46 @@ fn post_with(key: &str, address: SocketAddr, session: Option<&str>, message: &Va
     answer.split_once("\r\n\r\n").unwrap().0.to_ascii_lowercase()
 }
 
+/// Opens the stream of a session, and returns the start of the response.
+fn open_stream(gateway: SocketAddr, session: &str) -> (TcpStream, [u8; 12]) {
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    write!(
+        stream,
+        "GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\
+         authorization: Bearer ci-key\r\nmcp-session-id: {session}\r\n\
+         mcp-protocol-version: 2025-11-25\r\n\r\n"
+    )
+    .unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    (stream, status)
+}
+
+/// Subscribes a Modern client to resources, and returns the start of the response.
+fn listen(gateway: SocketAddr, uris: &[&str]) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let params = json!({ "notifications": { "resourceSubscriptions": uris }, "_meta": meta });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n\
+         authorization: Bearer ci-key\r\ncontent-type: application/json\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    String::from_utf8_lossy(&status).to_ascii_lowercase()
+}
+
 #[test]
 fn the_access_log_has_introductions_lists_and_requests_above_a_rate() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,7 +160,7 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
     let key = HEXLOWER.encode(&sha256(b"ci-key"));
     let text = format!(
         "[gateway]\nlisten = \"127.0.0.1:0\"\nfailed_logins = \"1/h\"\n\
-         limits = {{ sessions_each = 1, body = \"64KiB\" }}\n\
+         limits = {{ sessions_each = 1, body = \"64KiB\", streams = 1, subscriptions = 1 }}\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n\
          [clients.ci]\nkey = \"{key}\"\n{}",
         example("clock")
@@ -136,17 +176,11 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
     let opened = post(gateway.address, None, &initialize);
     let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
     // A session with a stream is in use, and makes no room for another one.
-    let mut stream = TcpStream::connect(gateway.address).unwrap();
-    write!(
-        stream,
-        "GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\
-         authorization: Bearer ci-key\r\nmcp-session-id: {session}\r\n\
-         mcp-protocol-version: 2025-11-25\r\n\r\n"
-    )
-    .unwrap();
-    let mut status = [0; 12];
-    stream.read_exact(&mut status).unwrap();
+    let (_stream, status) = open_stream(gateway.address, session);
     assert_eq!(&status, b"HTTP/1.1 200");
+    let (_, status) = open_stream(gateway.address, session);
+    assert_eq!(&status, b"HTTP/1.1 503");
+    assert_eq!(listen(gateway.address, &["test:a", "test:b"]), "http/1.1 429");
     assert!(post(gateway.address, None, &initialize).starts_with("http/1.1 503"));
     let nameless = message("initialize", json!({}));
     assert!(post(gateway.address, None, &nameless).starts_with("http/1.1 200"));
@@ -161,18 +195,26 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
         let lines = lines.filter(|line| line["target"] == "trunkline::access");
         lines.filter(|line| line["outcome"] == "refused").collect::<Vec<_>>()
     };
-    eventually("each refusal has its line", || lines().len() == 4);
+    eventually("each refusal has its line", || lines().len() == 6);
     let lines = lines();
     for (line, method, limit, principal) in [
-        (&lines[0], "initialize", json!("sessions_each"), json!("ci")),
-        (&lines[1], "initialize", Value::Null, json!("ci")),
-        (&lines[2], "", json!("failed_logins"), Value::Null),
-        (&lines[3], "", json!("body"), json!("ci")),
+        (&lines[0], "", json!("streams"), json!("ci")),
+        (&lines[1], "subscriptions/listen", json!("subscriptions"), json!("ci")),
+        (&lines[2], "initialize", json!("sessions_each"), json!("ci")),
+        (&lines[3], "initialize", Value::Null, json!("ci")),
+        (&lines[4], "", json!("failed_logins"), Value::Null),
+        (&lines[5], "", json!("body"), json!("ci")),
     ] {
         let found = (&line["method"], &line["limit"], &line["principal"]);
         assert_eq!(found, (&json!(method), &limit, &principal), "{line}");
         assert_eq!((&line["address"], &line["profile"]), (&json!("127.0.0.1"), &json!("default")));
     }
-    let software = (&lines[0]["client_software"], &lines[0]["client_era"]);
-    assert_eq!(software, (&json!("agent 1.0"), &json!("legacy")), "{}", lines[0]);
+    for (line, software, era) in [
+        (&lines[0], json!("agent 1.0"), "legacy"),
+        (&lines[1], Value::Null, "modern"),
+        (&lines[2], json!("agent 1.0"), "legacy"),
+    ] {
+        let found = (&line["client_software"], &line["client_era"]);
+        assert_eq!(found, (&software, &json!(era)), "{line}");
+    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use async_stream::stream;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
+use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri, header};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
@@ -198,7 +199,7 @@ impl McpService {
     ) -> Response<Body> {
         match (at, request.method()) {
             (OldTransport::Stream { endpoint }, &HttpMethod::GET) => {
-                self.open_pipe(endpoint, request.headers(), from)
+                self.open_pipe(endpoint, &request.into_parts().0, from)
             }
             (OldTransport::Message(pipe), &HttpMethod::POST) if pipe.caller.is(&from.caller) => {
                 self.post_to_pipe(&pipe, request, from).await
@@ -212,22 +213,23 @@ impl McpService {
         }
     }
 
-    fn open_pipe(
-        self: &Arc<Self>,
-        uri: Uri,
-        headers: &HeaderMap,
-        RequestSender { caller, peer, .. }: RequestSender,
-    ) -> Response<Body> {
+    fn open_pipe(self: &Arc<Self>, uri: Uri, head: &Parts, from: RequestSender) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
-        let holder = Holder::identify(caller.principal(), peer.addr.ip());
+        let holder = Holder::identify(from.caller.principal(), from.peer.addr.ip());
         let entered = self.streams.enter(&holder, None, limit);
         let entered = entered.and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
-            Err(failure) => return response::refusal(None, &failure),
+            Err(failure) => {
+                if failure.limit().is_some() {
+                    self.log_refused_message(&RefusedMessage::unread(head, &from), &failure);
+                }
+                return response::refusal(None, &failure);
+            }
         };
-        let inside =
-            Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
+        let RequestSender { caller, peer, .. } = from;
+        let headers = kept(&head.headers);
+        let inside = Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers };
         // Answers of servers are bounded at the upstream side.
         let bounds = BridgeBounds { answer: usize::MAX, ..BridgeBounds::default() };
         let unread = Arc::clone(&self.pipes.unread);

@@ -25,7 +25,7 @@ use crate::call::{Call, Client, Context, Failure, MAX_DECLARATION, Meta, Params,
 use crate::catalog::Kind;
 use crate::jsonrpc::{self, Frame, Id, Payload, Spot};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
-use crate::pipeline::{Introduction, SubscribeAnswer};
+use crate::pipeline::{Introduction, SubscribeAnswer, log_refused_stream};
 
 use crate::text::clip;
 
@@ -155,7 +155,11 @@ impl McpService {
                         Ok(SubscribeAnswer::RefusedByServer(error)) => {
                             response::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
                         }
-                        Err(failure) => refuse(&id, &failure),
+                        Err(failure) => {
+                            let method = Some(Method::ResourcesSubscribe);
+                            log_refused_stream(method, &context, &failure);
+                            refuse(&id, &failure)
+                        }
                     }
                 });
             }

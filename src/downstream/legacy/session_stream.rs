@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
-use crate::pipeline::Gateway;
+use crate::pipeline::{Gateway, log_refused_stream};
 use crate::telemetry::metrics::Entered;
 
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
@@ -97,7 +97,10 @@ impl McpService {
         let narrowing = context.endpoint.narrowing.as_ref();
         let place = match self.streams.enter(session.holder(), narrowing, limit) {
             Ok(place) => place,
-            Err(failure) => return response::refusal(None, &failure),
+            Err(failure) => {
+                log_refused_stream(None, &context, &failure);
+                return response::refusal(None, &failure);
+            }
         };
         let mut ticks = self.gateway.changes();
         // Announces at once the changes since the client last requested a list: those before it

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use crate::call::{Context, Drain, Failure, Params, ParamsFault};
 use crate::codec::sse;
 use crate::jsonrpc::{self, Id, JsonError, Members};
-use crate::mcp::{meta, notification};
-use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told};
+use crate::mcp::{Method, meta, notification};
+use crate::pipeline::{Gateway, SubscribeAnswer, Subscriber, Told, log_refused_stream};
 use crate::shares::Holder;
 use crate::telemetry::metrics::Entered;
 
@@ -121,10 +121,12 @@ impl ClientSubscription {
         let (gateway, subscriber, context) = (&self.gateway, &self.subscriber, &self.context);
         let resources = filter.uris.iter().map(|uri| async {
             let answer = gateway.subscribe(subscriber, context, uri).await;
+            let answer = answer.inspect_err(|failure| log_refusal(context, failure));
             matches!(answer, Ok(SubscribeAnswer::Subscribed)).then(|| Value::from(uri.as_str()))
         });
         let tasks = filter.tasks.iter().map(|id| async {
             let stands = gateway.subscribe_to_task(subscriber, context, id).await;
+            let stands = stands.inspect_err(|failure| log_refusal(context, failure));
             matches!(stands, Ok(true)).then(|| Value::from(id.as_str()))
         });
         let unknown = async {
@@ -162,6 +164,10 @@ impl ClientSubscription {
         let id: Value = serde_json::from_slice(self.id.raw()).unwrap_or_default();
         json!({ meta::SUBSCRIPTION_ID: id })
     }
+}
+
+fn log_refusal(context: &Context, failure: &Failure) {
+    log_refused_stream(Some(Method::Listen), context, failure);
 }
 
 fn event(method: &str, params: &[u8]) -> Bytes {
@@ -243,12 +249,15 @@ impl McpService {
         let (streams, keep_alive) = self.limits();
         let limit = self.gateway.snapshots.load().config.gateway.limits.subscriptions;
         if filter.uris.len() + filter.tasks.len() > limit {
-            return Err(Failure::TooManySubscriptions { limit });
+            let failure = Failure::TooManySubscriptions { limit };
+            log_refusal(&context, &failure);
+            return Err(failure);
         }
         let (id, context) = (id.detach(), context.detach());
         let holder = Holder::of_context(&context);
         let narrowing = context.endpoint.narrowing.as_ref();
-        let place = self.streams.enter(&holder, narrowing, streams)?;
+        let place = self.streams.enter(&holder, narrowing, streams);
+        let place = place.inspect_err(|failure| log_refusal(&context, failure))?;
         // In this order, so that changes in between are announced.
         let ticks = self.gateway.changes();
         let listed = self.listeners.enter(&context);

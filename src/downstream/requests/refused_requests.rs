@@ -15,6 +15,7 @@ use crate::identity::Credential;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Method, header};
 use crate::pipeline::{Gateway, RefusedRequest, log_refused_request};
+use crate::telemetry::CallRecord;
 
 use super::request::{Posted, transport_of};
 use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
@@ -134,6 +135,9 @@ impl<'a> RefusedMessage<'a> {
 impl McpService {
     /// Writes the line of a refused message to the access log.
     pub(crate) fn log_refused_message(&self, message: &RefusedMessage<'_>, failure: &Failure) {
+        if !CallRecord::is_logged() {
+            return;
+        }
         let RefusedMessage { headers, caller, peer, transport, frame } = *message;
         let (method, params) = match frame {
             Some(Frame::Request { method, params, .. }) => (Some(&**method), params.clone()),

@@ -80,6 +80,24 @@ pub(crate) fn log_refused_request(
     .write_to_log();
 }
 
+/// Writes the line of a request that opens a stream or subscribes, if a limit refuses it. Other
+/// failures of such requests have no line.
+pub(crate) fn log_refused_stream(method: Option<Method>, context: &Context, failure: &Failure) {
+    if failure.limit().is_none() {
+        return;
+    }
+    let Context { principal, address, endpoint, client, transport, .. } = context;
+    let request = RefusedRequest {
+        address: Some(*address),
+        profile: endpoint.profile(),
+        method,
+        client: Some(&**client),
+        transport,
+        ..RefusedRequest::default()
+    };
+    log_refused_request(Some(principal), &request, failure);
+}
+
 /// The record of a request with nothing known.
 const UNREAD_REQUEST: CallRecord<'static> = CallRecord {
     principal: None,

@@ -108,6 +108,7 @@ fn the_access_line_has_a_switch_of_its_own() {
         ("error", AccessLogSwitch::Off, 0),
     ] {
         let text = logged(LogLevels { directives, access }, LogFormat::Human, || {
+            assert_eq!(CallRecord::is_logged(), access == AccessLogSwitch::On, "{directives}");
             record().write_to_log();
             tracing::warn!("careful");
             tracing::trace!("chatter");

@@ -69,6 +69,14 @@ impl CallRecord<'_> {
         }
     }
 
+    /// Returns true if a record would be written: its facts need not be gathered otherwise.
+    pub fn is_logged() -> bool {
+        let own = get_default(|current| {
+            current.downcast_ref::<AccessLog>().map(|log| log.on.load(Ordering::Relaxed))
+        });
+        own.unwrap_or_else(|| tracing::enabled!(target: CallRecord::TARGET, tracing::Level::INFO))
+    }
+
     /// Emits the record as an event, for subscribers other than [the log's](super).
     fn emit_event(&self) {
         tracing::info!(
