@@ -2,6 +2,9 @@
 //! operators read it, and viewers read the texts without it.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 /// Start of the quote of the first line on standard output that is no message.
 pub(super) const FIRST_LINE_QUOTE: &str = "; it printed text instead of a message: ";
@@ -9,6 +12,35 @@ pub(super) const FIRST_LINE_QUOTE: &str = "; it printed text instead of a messag
 pub(super) const LAST_LINE_QUOTE: &str = "; its last line was: ";
 /// The field of the log for a line on standard output that is no message.
 const LINE_FIELD: &str = " line=";
+
+/// The first line that a child printed in place of a message, since its last message.
+#[derive(Debug, Default)]
+pub(crate) struct FirstPrinted {
+    /// Set while there is a line, so that a message costs no lock.
+    is_kept: AtomicBool,
+    line: Mutex<Option<String>>,
+}
+
+impl FirstPrinted {
+    /// Returns the line, if there is one.
+    pub(crate) fn line(&self) -> Option<String> {
+        self.line.lock().clone()
+    }
+
+    /// Keeps the line unless there is one.
+    pub(crate) fn keep(&self, line: impl FnOnce() -> String) {
+        self.line.lock().get_or_insert_with(line);
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets the line: the child has sent a valid message, so its text explains no later fault.
+    pub(crate) fn forget(&self) {
+        if self.is_kept.load(Ordering::Relaxed) {
+            *self.line.lock() = None;
+            self.is_kept.store(false, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Returns a text without the quotes of a server's output. A quote may contain anything, also the end
 /// of a quote, so the rest of the text is left out from the first one on.

@@ -3,7 +3,7 @@
 
 mod start_wait;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use crate::upstream::lists::EVERY_KIND;
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::pace::{RelistCauses, RelistPace};
+use crate::upstream::quoted_output::FirstPrinted;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
 use crate::upstream::supervisor::restart::RestartPolicy;
@@ -70,7 +71,7 @@ pub(crate) struct Life<'a> {
     pub(crate) known: Option<Era>,
     pub(crate) child: Option<Child>,
     /// The first line of the child's output that is no message.
-    pub(crate) first_printed: Arc<OnceLock<String>>,
+    pub(crate) first_printed: Arc<FirstPrinted>,
     /// Time at which the instance became ready in this run, or `None` if it did not.
     ready_since: Option<std::time::Instant>,
     /// True if the instance was ready in any run.
@@ -299,8 +300,8 @@ impl<'a> Life<'a> {
     /// Returns the fault of a start that took too long. Text in place of a message is its likely
     /// reason.
     fn explain_timeout(&self, after: Duration) -> UpstreamError {
-        match self.first_printed.get() {
-            Some(line) => UpstreamError::NoMessage { after, first_line: line.as_str().into() },
+        match self.first_printed.line() {
+            Some(line) => UpstreamError::NoMessage { after, first_line: line.into() },
             None => UpstreamError::Timeout { after },
         }
     }

@@ -10,7 +10,7 @@ mod reader;
 mod streams;
 mod wire;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,6 +39,7 @@ use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::peer::{
     DiscoverVerdict, Peer, initialize_params, judge_discover, judge_initialize, modern_params,
 };
+use crate::upstream::quoted_output::FirstPrinted;
 use crate::upstream::response_memory::ResponseMemory;
 pub(crate) use reader::ChildOutput;
 
@@ -71,7 +72,7 @@ pub(crate) struct StdioOpening {
     /// Secrets that are hidden in logged lines.
     pub(crate) secrets: ServerSecrets,
     /// Receives the first line of the output that is no message.
-    pub(crate) first_printed: Arc<OnceLock<String>>,
+    pub(crate) first_printed: Arc<FirstPrinted>,
 }
 
 impl StdioServer {

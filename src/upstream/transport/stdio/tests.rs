@@ -93,6 +93,28 @@ async fn an_excerpt_of_a_line_shows_no_secret_not_even_one_that_was_cut() {
     assert!(long.ends_with("***") && !long.contains("hunter2"), "{long}");
 }
 
+#[tokio::test]
+async fn text_before_a_valid_message_does_not_explain_a_later_exit() {
+    let note = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    for (output, expected) in [
+        ("{\"level\":\"info\"}\n".to_owned(), Some("{\"level\":\"info\"}")),
+        (format!("{{\"level\":\"info\"}}\n{note}"), None),
+        (format!("ready\n{note}"), None),
+        (format!("ready\n[{note}]\n").replace("}\n]", "}]"), None),
+        (format!("ready\n{note}fatal\n"), Some("fatal")),
+    ] {
+        let (input, _its_input) = duplex(64);
+        let (mut its_output, read) = duplex(1024);
+        let wire = ChildLink::start(settings(), input, read);
+        its_output.write_all(output.as_bytes()).await.unwrap();
+        drop(its_output);
+        let fault = UpstreamError::from(wire.closed().await);
+        let UpstreamError::Exited(exit) = wire.complete_exit(fault).await else { panic!() };
+        let line = exit.first_line.map(|line| line.replace('\\', ""));
+        assert_eq!(line.as_deref(), expected, "{output}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
     let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);

@@ -2,7 +2,7 @@
 //! requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::StreamSignal;
 use crate::upstream::notifications::routing::{self, LegacyConnection};
+use crate::upstream::quoted_output::FirstPrinted;
 use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
@@ -50,8 +51,8 @@ pub(super) struct ChildLink {
     pending: Mutex<HashMap<u64, PendingRequest>>,
     cancelled_calls: CancelledCalls,
     pub(super) ids: RequestIds,
-    /// The first line of its output that is no message.
-    first_printed: Arc<OnceLock<String>>,
+    /// The first line of its output that is no message, since its last message.
+    first_printed: Arc<FirstPrinted>,
     /// Reason for the loss of the child. `None` while it is in use.
     closed: watch::Sender<Option<ExitCause>>,
     /// Receives the child's messages outside responses.
@@ -72,7 +73,7 @@ pub(super) struct LinkSettings {
     /// Receives the child's messages outside responses.
     pub(super) inbox: Arc<Inbox>,
     /// Receives the first line of its output that is no message.
-    pub(super) first_printed: Arc<OnceLock<String>>,
+    pub(super) first_printed: Arc<FirstPrinted>,
 }
 
 impl ChildLink {
@@ -157,7 +158,7 @@ impl ChildLink {
     }
 
     fn exit_error(&self, cause: ExitCause) -> UpstreamError {
-        let first_line = self.first_printed.get().cloned();
+        let first_line = self.first_printed.line();
         UpstreamError::Exited(Box::new(ChildExit { cause, first_line, last_line: None }))
     }
 
@@ -224,7 +225,7 @@ impl ChildLink {
     pub(super) async fn complete_exit(&self, fault: UpstreamError) -> UpstreamError {
         let UpstreamError::Exited(mut exit) = fault else { return fault };
         let _ = timeout(OUTPUT_PATIENCE, self.closed()).await;
-        exit.first_line = self.first_printed.get().cloned();
+        exit.first_line = self.first_printed.line();
         UpstreamError::Exited(exit)
     }
 
@@ -273,6 +274,7 @@ impl ChildLink {
 
     /// Delivers a message to its recipient.
     fn dispatch(self: &Arc<Self>, frame: Frame) {
+        self.first_printed.forget();
         match frame {
             Frame::Response { id: Some(id), response } => self.answer(&id, response),
             Frame::Response { id: None, response } => {
@@ -297,7 +299,7 @@ impl ChildLink {
             return self.printed(line);
         }
         // Many programs log JSON. It matters if no message ever follows.
-        self.first_printed.get_or_init(|| self.excerpt(line));
+        self.first_printed.keep(|| self.excerpt(line));
         if self.inbox.is_worth_a_warning() {
             tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
         }
@@ -308,7 +310,7 @@ impl ChildLink {
 
     /// Handles a line that was printed to standard output by mistake.
     fn printed(&self, line: &[u8]) {
-        self.first_printed.get_or_init(|| self.excerpt(line));
+        self.first_printed.keep(|| self.excerpt(line));
         if self.inbox.is_first_stdout_line() {
             tracing::warn!(
                 server = %self.server,
