@@ -27,7 +27,8 @@ pub struct DisabledServer {
     pub at: Timestamp,
 }
 
-/// The disabled servers, by name. There are at most as many as the configuration has servers.
+/// The disabled servers, by name. A snapshot has at most as many as its configuration has servers. The
+/// file also has those of other gateways, which may have read a newer configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DisabledServers(BTreeMap<String, DisabledServer>);
@@ -62,10 +63,24 @@ impl DisabledServers {
     /// Removes the servers that a configuration does not have.
     #[must_use]
     pub fn of_config(&self, config: &Config) -> Self {
-        let is_there = |name: &str| config.servers.iter().any(|it| it.name.as_str() == name);
-        let kept = self.0.iter().filter(|(name, _)| is_there(name));
+        self.filtered(|name| has_server(config, name))
+    }
+
+    /// Removes the servers that `before` has and `now` no longer has. Keeps those that are in neither:
+    /// another gateway may have them already.
+    #[must_use]
+    pub(super) fn without_removed(&self, before: &Config, now: &Config) -> Self {
+        self.filtered(|name| has_server(now, name) || !has_server(before, name))
+    }
+
+    fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        let kept = self.0.iter().filter(|(name, _)| keeps(name));
         Self(kept.map(|(name, entry)| (name.clone(), entry.clone())).collect())
     }
+}
+
+fn has_server(config: &Config, name: &str) -> bool {
+    config.servers.iter().any(|it| it.name.as_str() == name)
 }
 
 /// The disabled servers of an earlier run, and the file for the next one.

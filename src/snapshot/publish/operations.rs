@@ -170,7 +170,8 @@ impl Snapshots {
     }
 
     /// Edits the stored list of disabled servers, and returns it without the servers that `config`
-    /// does not have. A file that cannot be written is reported in the log and by
+    /// does not have. The file loses only those that the configuration in force has and `config` lacks:
+    /// another gateway may have read a newer configuration. A file that cannot be written is reported in the log and by
     /// [`Self::keeps_disabled`]: the action takes effect in this run all the same.
     pub(super) async fn edit_disabled(
         &self,
@@ -179,7 +180,7 @@ impl Snapshots {
         edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
     ) -> DisabledServers {
         let known = DisabledServers::clone(&before.disabled);
-        let edited = self.edit_file(known, config, edit).await;
+        let edited = self.edit_file(known, &before.config, config, edit).await;
         for name in config.servers.iter().map(|it| &it.name) {
             match (before.disabled.find(name), edited.find(name)) {
                 (None, Some(_)) => tracing::info!(server = %name, "disabled by an operator"),
@@ -193,18 +194,19 @@ impl Snapshots {
     async fn edit_file(
         &self,
         known: DisabledServers,
+        before: &Arc<Config>,
         config: &Arc<Config>,
         edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
     ) -> DisabledServers {
-        let config = Arc::clone(config);
-        let Some(file) = self.disabled_file.clone() else { return edit(known).of_config(&config) };
+        let Some(file) = self.disabled_file.clone() else { return edit(known).of_config(config) };
+        let (old, new) = (Arc::clone(before), Arc::clone(config));
         let is_unsaved = self.disabled_unsaved.load(Ordering::Relaxed);
         let unedited = known.clone();
         let editing = spawn_blocking(move || {
             file.edit(|stored| {
                 // The file lacks the last changes if they could not be written.
                 let all = stored.filter(|_| !is_unsaved).unwrap_or(known);
-                edit(all).of_config(&config)
+                edit(all).without_removed(&old, &new)
             })
         });
         let edited = editing.await;
@@ -214,7 +216,7 @@ impl Snapshots {
         if let Err(error) = edited.written {
             tracing::error!("{}", error_chain(&error));
         }
-        edited.servers
+        edited.servers.of_config(config)
     }
 }
 

@@ -106,3 +106,28 @@ async fn two_gateways_with_one_file_share_their_disabled_servers() {
         snapshots.stop().await;
     }
 }
+
+#[tokio::test]
+async fn a_gateway_keeps_the_entries_of_servers_that_only_a_newer_configuration_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = || DisabledFile::open(folder.path(), Path::new("gateway.toml")).unwrap();
+    let gateway = |servers: &[(&str, &str)]| {
+        start_with(servers, DisabledAtStart { file: Some(file()), ..DisabledAtStart::default() })
+    };
+    let (newer, older) = (gateway(&[("a", ""), ("b", "")]), gateway(&[("a", "")]));
+    let [a, b] = ["a", "b"].map(|name| ServerName::new(name).unwrap());
+    newer.disable(&b, "first").await.unwrap();
+    older.read_disabled().await;
+    assert!(older.load().disabled.find(&b).is_none(), "it has no such server");
+    older.disable(&a, "second").await.unwrap();
+    older.apply(config(&[("a", ""), ("c", "")])).await;
+    assert!(file().read().unwrap().find(&b).is_some(), "the newer one has it");
+    newer.read_disabled().await;
+    assert_eq!(newer.load().servers().count(), 0);
+    // A removed server is forgotten.
+    newer.apply(config(&[("a", "")])).await;
+    assert!(file().read().unwrap().find(&b).is_none());
+    for snapshots in [newer, older] {
+        snapshots.stop().await;
+    }
+}
