@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::config::AuditConfig;
 use crate::crypto::sha256;
@@ -42,10 +43,11 @@ pub(crate) struct AuditFilter {
 }
 
 /// A page of records.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPage {
-    /// The records, the newest first, as they are in the log.
-    pub(crate) records: Vec<Value>,
+    /// The records, the newest first, as they are in the log: numbers keep all their digits.
+    #[schemars(with = "Vec<Value>")]
+    pub(crate) records: Vec<Box<RawValue>>,
     /// The place of the next page; `None` at the end. A page may be short, or even empty, before the
     /// end: each searches a bounded part of the log.
     pub(crate) next: Option<String>,
@@ -87,29 +89,51 @@ pub(crate) struct PageLimits {
 
 impl AuditFilter {
     /// Returns true if a record matches. The number of the last known one does not count.
-    pub(crate) fn matches(&self, record: &Value) -> bool {
-        let text = |name: &str| record.get(name).and_then(Value::as_str);
-        let actor = record.get("actor").and_then(|actor| actor.get("name")).and_then(Value::as_str);
-        let has = |wanted: &Option<String>, found: [Option<&str>; 2]| {
-            wanted.as_deref().is_none_or(|wanted| found.contains(&Some(wanted)))
+    pub(crate) fn matches(&self, record: &FilteredMembers) -> bool {
+        let has = |wanted: &Option<String>, found: [&Option<String>; 2]| {
+            wanted.is_none() || found.contains(&wanted)
         };
-        let time = time_of(record);
-        has(&self.id, [text("id"), None])
-            && has(&self.client, [text("principal"), actor])
-            && has(&self.tool, [text("tool"), text("native_tool")])
-            && has(&self.server, [text("server"), None])
-            && has(&self.decision, [text("decision"), text("outcome")])
-            && has(&self.kind, [text("event"), text("operation")])
+        let actor = record.actor.as_ref().map_or(&None, |actor| &actor.name);
+        let time = record.time;
+        has(&self.id, [&record.id, &None])
+            && has(&self.client, [&record.principal, actor])
+            && has(&self.tool, [&record.tool, &record.native_tool])
+            && has(&self.server, [&record.server, &None])
+            && has(&self.decision, [&record.decision, &record.outcome])
+            && has(&self.kind, [&record.event, &record.operation])
             && self.since.is_none_or(|since| time.is_some_and(|time| time >= since))
             && self.until.is_none_or(|until| time.is_some_and(|time| time <= until))
     }
 
     /// Returns true if no earlier record can match.
-    fn is_past(&self, record: &Value) -> bool {
-        let number = number_of(record);
-        self.after.is_some_and(|after| number.is_some_and(|number| number <= after))
-            || self.since.is_some_and(|since| time_of(record).is_some_and(|time| time < since))
+    fn is_past(&self, record: &FilteredMembers) -> bool {
+        self.after.is_some_and(|after| record.seq.is_some_and(|number| number <= after))
+            || self.since.is_some_and(|since| record.time.is_some_and(|time| time < since))
     }
+}
+
+/// The members of a record that a filter compares. The others are not read: a number among them may
+/// have any size.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct FilteredMembers {
+    seq: Option<u64>,
+    time: Option<Timestamp>,
+    id: Option<String>,
+    principal: Option<String>,
+    actor: Option<RecordedActor>,
+    tool: Option<String>,
+    native_tool: Option<String>,
+    server: Option<String>,
+    decision: Option<String>,
+    outcome: Option<String>,
+    event: Option<String>,
+    operation: Option<String>,
+}
+
+/// The actor of an operation.
+#[derive(Debug, Deserialize)]
+struct RecordedActor {
+    name: Option<String>,
 }
 
 /// The records that an observer has read from the file already, among those that it observes since
@@ -130,20 +154,12 @@ impl KnownRecords {
 
     /// Returns true for a record that is known. The records of another log, whose numbers begin
     /// again, are not.
-    pub(crate) fn has(&mut self, record: &Value) -> bool {
-        let number = number_of(record).unwrap_or(u64::MAX);
+    pub(crate) fn has(&mut self, record: &FilteredMembers) -> bool {
+        let number = record.seq.unwrap_or(u64::MAX);
         self.newest = self.newest.filter(|newest| number <= *newest && number > self.last);
         self.last = number;
         self.newest.is_some()
     }
-}
-
-fn number_of(record: &Value) -> Option<u64> {
-    record.get("seq")?.as_u64()
-}
-
-fn time_of(record: &Value) -> Option<Timestamp> {
-    record.get("time")?.as_str()?.parse().ok()
 }
 
 /// Reads a page. Blocks.
@@ -180,22 +196,28 @@ pub(crate) fn read_page(
             }
             let Some(line) = lines.next_line()? else { break };
             searched += place - lines.end;
-            let Ok(record) = serde_json::from_slice::<Value>(&line) else {
+            let Ok((record, text)) = read_record(&line) else {
                 page.unreadable_lines += 1;
                 continue;
             };
-            page.oldest_at = time_of(&record).or(page.oldest_at);
-            page.newest = page.newest.or_else(|| number_of(&record));
+            page.oldest_at = record.time.or(page.oldest_at);
+            page.newest = page.newest.or(record.seq);
             if filter.is_past(&record) {
                 return Ok(page);
             }
             if filter.matches(&record) {
                 bytes += line.len();
-                page.records.push(record);
+                page.records.push(text.to_owned());
             }
         }
     }
     Ok(page)
+}
+
+/// Reads a line of the log: the members that a filter compares, and the whole record as it is written.
+pub(crate) fn read_record(line: &[u8]) -> serde_json::Result<(FilteredMembers, &RawValue)> {
+    let record: &RawValue = serde_json::from_slice(line)?;
+    Ok((serde_json::from_str(record.get())?, record))
 }
 
 /// Returns the configured file and its rotated predecessors, the newest first; `None` without a

@@ -2,11 +2,19 @@
 
 use std::fmt::Write as _;
 
+use serde_json::value::RawValue;
+
 use crate::text::is_invisible;
 
 /// Returns a document for standard output.
 pub(super) fn json_text(document: &serde_json::Value) -> String {
     escape_json(&format!("{document:#}\n"))
+}
+
+/// Returns a document as it is written, on one line: numbers keep all their digits.
+pub(super) fn json_line(document: &RawValue) -> String {
+    // Between the strings, these are white space; within them they are escaped.
+    escape_json(&document.get().replace(['\n', '\r', '\t'], " ")) + "\n"
 }
 
 /// Escapes the characters of a JSON text that a terminal obeys or hides. They are within strings:
@@ -28,7 +36,7 @@ pub(super) fn escape_json(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::json_text;
+    use super::*;
 
     #[test]
     fn a_document_has_no_character_that_a_terminal_obeys() {
@@ -37,5 +45,12 @@ mod tests {
         let shown = json_text(&document);
         assert!(shown.contains(r"a\u009b31m\u007f\u202e\u2028\udb40\udc41ü\n"), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
+    }
+
+    #[test]
+    fn a_document_on_one_line_keeps_its_digits_and_stays_json() {
+        let written = "{\r\n\t\"n\": 123456789012345678901, \"s\": \"\u{202e}\"}".to_owned();
+        let line = json_line(&RawValue::from_string(written).unwrap());
+        assert_eq!(line, "{   \"n\": 123456789012345678901, \"s\": \"\\u202e\"}\n");
     }
 }

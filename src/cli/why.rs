@@ -110,7 +110,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     };
     let body = match &recorded {
         Some(recorded) => match recorded.to_query() {
-            Ok(query) => query.to_string(),
+            Ok(query) => query,
             Err(error) => {
                 write_to_stdout(&recorded.describe());
                 return report_error(&error);
@@ -125,7 +125,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
         },
     };
     let request = GatewayRequest { method: Method::POST, path: "/why", body: Some(body) };
-    let mut document = match args.gateway.request(&request) {
+    let document = match args.gateway.request(&request) {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),
     };
@@ -135,10 +135,7 @@ pub(super) fn explain(args: &WhyArgs) -> ExitCode {
     let was_refused = recorded.as_ref().is_some_and(LoggedRequest::is_refused);
     let is_refused = was_refused || explanation.refused_by.is_some();
     let text = if args.json {
-        if let Some(recorded) = recorded {
-            recorded.add_to(&mut document);
-        }
-        json_text(&document)
+        recorded.as_ref().map_or_else(|| json_text(&document), |it| it.to_json(&document))
     } else {
         describe(recorded.as_ref(), &explanation)
     };

@@ -237,6 +237,9 @@ fn a_call_is_explained_without_a_request_to_its_server() {
     beside(&gateway, &["why", "ci"]).exits_with(WRONG_USE);
 }
 
+/// A number that a tree of values would round.
+const LONG_NUMBER: &str = "123456789012345678901";
+
 /// A record of a request of `ci`, as the audit log has it.
 fn record(id: &str, members: &str) -> String {
     format!(
@@ -266,6 +269,10 @@ fn a_recorded_call_is_explained_with_its_decision_then_and_the_arguments_that_ar
             "\"method\":\"prompts/get\",\"prompt\":\"p\",\"decision\":\"deny\",\"check\":\"catalog\"",
         ),
         record("r-6", &format!("{called},\"check\":\"key\"")).replace("\"ci\"", "null"),
+        record(
+            "r-8",
+            &format!("{called},{limited},\"arguments\":{{\"zone\":\"CET\",\"n\":{LONG_NUMBER}}}"),
+        ),
     ];
     std::fs::write(gateway.folder().join("audit.jsonl.1"), log.concat()).unwrap();
     // The file on disk may be faulty: the gateway has the log.
@@ -294,6 +301,14 @@ fn a_recorded_call_is_explained_with_its_decision_then_and_the_arguments_that_ar
     let json = beside(&gateway, &["why", "--from-audit", "r-2", "--json"]).exits_with(FAILURE);
     let json: Value = serde_json::from_str(&json.said()).unwrap();
     assert_eq!((&json["recorded"]["id"], &json["refused_by"]), (&"r-2".into(), &Value::Null));
+
+    let digits = format!("\"n\":{LONG_NUMBER}");
+    let json = beside(&gateway, &["why", "--from-audit", "r-8", "--json"]).exits_with(FAILURE);
+    assert!(json.said().contains(&digits), "{}", json.said());
+    for command in ["show", "tail"] {
+        let shown = beside(&gateway, &["audit", command, "--json"]).exits_with(DONE).said();
+        assert!(shown.contains(&digits), "{command}: {shown}");
+    }
 
     // A real call over the rate of the server.
     let call = ["call", "clock__now", "zone=CET", "--as", "ci", "--json"];

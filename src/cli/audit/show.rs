@@ -1,16 +1,17 @@
 //! `trunkline audit show` and `trunkline audit tail`: records of the running gateway's audit log.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayEvent, GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{BareFile, escape_json, print_error, printable, write_to_stdout};
+use crate::cli::{BareFile, json_line, print_error, printable, write_to_stdout};
 
 use super::pages::{query_path, request_page};
 
@@ -135,7 +136,6 @@ impl RecordQuery {
                 }
                 GatewayEvent::Record(record) => record,
             };
-            let record = to_raw_value(&record).unwrap_or_default();
             let (mut output, text) = (io::stdout(), self.describe(&[record]));
             is_read = output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_ok();
             if is_read { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -164,40 +164,52 @@ impl RecordQuery {
     fn describe(&self, records: &[Box<RawValue>]) -> String {
         let line = |record: &RawValue| {
             if self.json {
-                return escape_json(record.get()) + "\n";
+                return json_line(record);
             }
-            describe_record(&serde_json::from_str(record.get()).unwrap_or_default())
+            describe_record(record)
         };
         records.iter().map(|record| line(record)).collect()
     }
 }
 
 /// Describes a record for a terminal of 80 columns.
-fn describe_record(record: &Value) -> String {
-    let text = |name: &str| record.get(name).and_then(Value::as_str);
-    let time = text("time").and_then(|time| time.get(..19)).unwrap_or_default();
-    let actor = record.get("actor").and_then(|actor| {
-        let name = actor.get("name").and_then(Value::as_str);
-        name.or_else(|| actor.get("kind").and_then(Value::as_str))
+fn describe_record(record: &RawValue) -> String {
+    // Not as a tree of values, which has no number like 1E400.
+    let members: BTreeMap<String, &RawValue> =
+        serde_json::from_str(record.get()).unwrap_or_default();
+    let text =
+        |name: &str| -> Option<String> { serde_json::from_str(members.get(name)?.get()).ok() };
+    let time = text("time").and_then(|time| time.get(..19).map(str::to_owned)).unwrap_or_default();
+    let actor = members.get("actor").and_then(|actor| {
+        let actor: ActorName = serde_json::from_str(actor.get()).ok()?;
+        actor.name.or(actor.kind)
     });
     let subject = ["tool", "prompt", "resource", "path", "method"].into_iter().find_map(text);
     let words = [
         text("operation").or_else(|| text("event")),
         text("principal").or(actor),
         subject,
-        text("server").map(|_| "at"),
+        text("server").map(|_| "at".to_owned()),
         text("server"),
         text("decision").or_else(|| text("outcome")),
         text("rule"),
         text("reason"),
     ];
-    let words: Vec<_> = words.into_iter().flatten().map(printable).collect();
-    wrap_text(&format!("{}Z  ", printable(time)), &words.join(" "))
+    let words: Vec<_> = words.into_iter().flatten().map(|word| printable(&word)).collect();
+    wrap_text(&format!("{}Z  ", printable(&time)), &words.join(" "))
+}
+
+/// The printed part of the actor of an operation.
+#[derive(Deserialize)]
+struct ActorName {
+    name: Option<String>,
+    kind: Option<String>,
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     use super::*;
 
@@ -208,7 +220,7 @@ mod tests {
             "tool": "git__push\u{1b}", "server": "git", "decision": "deny", "rule": "never",
             "reason": "denied"
         });
-        let line = describe_record(&call);
+        let line = describe_record(&to_raw_value(&call).unwrap());
         assert!(line.starts_with("2026-11-28T10:00:00Z  call ci git__push"), "{line}");
         assert!(
             line.ends_with(" at git deny never denied\n") && !line.contains('\u{1b}'),
@@ -220,7 +232,7 @@ mod tests {
             "path": "/configuration/reload", "outcome": "ok"
         });
         assert_eq!(
-            describe_record(&change),
+            describe_record(&to_raw_value(&change).unwrap()),
             "2026-11-28T10:00:01Z  change uid 0 /configuration/reload ok\n"
         );
     }

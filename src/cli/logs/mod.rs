@@ -20,7 +20,7 @@ use super::columns::wrap_text;
 use super::running::{
     GatewayEvent, GatewayOption, GatewayRequest, report_other_version, report_unanswered,
 };
-use super::{escape_json, json_text, print_error, printable, write_to_stdout};
+use super::{json_line, json_text, print_error, printable, write_to_stdout};
 
 /// Show the log of the running gateway, or its calls, and follow them
 ///
@@ -208,9 +208,10 @@ fn follow_records(args: &LogsArgs, kind: RecordKind) -> ExitCode {
                 print_error(&format!("{missed} {kind} are missing: there are too many to read"));
                 return ControlFlow::Continue(());
             }
-            GatewayEvent::Record(record) if args.json => escape_json(&format!("{record}\n")),
+            GatewayEvent::Record(record) if args.json => json_line(&record),
             GatewayEvent::Record(record) => {
-                if let Some(text) = (kind.describe)(&record) {
+                let document = serde_json::from_str(record.get()).unwrap_or_default();
+                if let Some(text) = (kind.describe)(&document) {
                     text.lines()
                 } else {
                     is_other_version = true;

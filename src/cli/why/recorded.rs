@@ -4,19 +4,20 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cli::audit::pages::request_pages;
 use crate::cli::columns::wrap_text;
 use crate::cli::running::GatewayOption;
-use crate::cli::{printable, report_error};
+use crate::cli::{escape_json, printable, report_error};
 use crate::snapshot::RecordedCall;
 
 /// The record of a request.
 #[derive(Debug)]
 pub(super) struct LoggedRequest {
-    record: Value,
+    record: Box<RawValue>,
     outcome: LoggedOutcome,
 }
 
@@ -29,6 +30,19 @@ struct LoggedOutcome {
     rule: Option<String>,
     outcome: Option<String>,
     reason: Option<String>,
+    event: Option<String>,
+    method: Option<String>,
+    operation: Option<String>,
+}
+
+/// The query that explains a recorded call. Its arguments are as they are recorded: a tree of values
+/// would round long numbers.
+#[derive(Serialize)]
+struct RecordedQuery<'a> {
+    client: &'a str,
+    tool: Option<&'a str>,
+    profile: Option<&'a str>,
+    arguments: Option<&'a RawValue>,
 }
 
 /// Reason that no call can be explained.
@@ -59,11 +73,8 @@ impl LoggedRequest {
         let Some(record) = found else {
             return Err(report_error(&LoggedRequestError::UnknownId { id }));
         };
-        let read = serde_json::from_str(record.get()).and_then(|record: Value| {
-            Ok(Self { outcome: LoggedOutcome::deserialize(&record)?, record })
-        });
-        match read {
-            Ok(logged) => Ok(logged),
+        match serde_json::from_str(record.get()) {
+            Ok(outcome) => Ok(Self { record, outcome }),
             Err(source) => Err(report_error(&LoggedRequestError::Unreadable { id, source })),
         }
     }
@@ -73,19 +84,22 @@ impl LoggedRequest {
     ///
     /// # Errors
     /// The request was not a call of a tool by a known caller.
-    pub(super) fn to_query(&self) -> Result<Value, LoggedRequestError> {
-        let text = |name: &str| self.record.get(name).and_then(Value::as_str);
-        let call = RecordedCall::deserialize(&self.record).ok().filter(RecordedCall::is_of_tool);
-        let Some(call) = call else {
-            let subject = text("method").filter(|method| !method.is_empty());
-            let subject = subject.or_else(|| text("operation")).or_else(|| text("event"));
-            let subject = subject.unwrap_or("the record").to_owned();
+    pub(super) fn to_query(&self) -> Result<String, LoggedRequestError> {
+        let call: Option<RecordedCall> = serde_json::from_str(self.record.get()).ok();
+        let Some(call) = call.filter(RecordedCall::is_of_tool) else {
+            let LoggedOutcome { method, operation, event, .. } = &self.outcome;
+            let method = method.as_ref().filter(|method| !method.is_empty());
+            let subject = method.or(operation.as_ref()).or(event.as_ref());
+            let subject = subject.map_or("the record", String::as_str).to_owned();
             return Err(LoggedRequestError::OtherSubject { subject });
         };
-        let client = call.principal.as_ref().ok_or(LoggedRequestError::UnknownCaller)?;
-        let arguments = call.known_arguments();
-        let (tool, profile) = (&call.tool, &call.profile);
-        Ok(json!({ "client": client, "tool": tool, "profile": profile, "arguments": arguments }))
+        let query = RecordedQuery {
+            client: call.principal.as_deref().ok_or(LoggedRequestError::UnknownCaller)?,
+            tool: call.tool.as_deref(),
+            profile: call.profile.as_deref(),
+            arguments: call.known_arguments().and(call.arguments.as_deref()),
+        };
+        Ok(serde_json::to_string(&query).unwrap_or_default())
     }
 
     /// Returns true if the request was refused.
@@ -95,7 +109,7 @@ impl LoggedRequest {
 
     /// Describes the recorded decision for a terminal of 80 columns.
     pub(super) fn describe(&self) -> String {
-        let LoggedOutcome { time, decision, check, rule, outcome, reason } = &self.outcome;
+        let LoggedOutcome { time, decision, check, rule, outcome, reason, .. } = &self.outcome;
         let verb = match decision.as_deref() {
             Some("deny") => "refused by",
             Some("allow") => "allowed by",
@@ -111,10 +125,32 @@ impl LoggedRequest {
         wrap_text("Recorded: ", &printable(&text))
     }
 
-    /// Adds the record to the document of an explanation.
-    pub(super) fn add_to(self, document: &mut Value) {
-        if let Some(members) = document.as_object_mut() {
-            members.insert("recorded".into(), self.record);
-        }
+    /// Returns the document of an explanation with the record as it is written.
+    pub(super) fn to_json(&self, document: &Value) -> String {
+        let explanation = RecordedExplanation { document, record: &self.record };
+        escape_json(&(serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"))
     }
+}
+
+/// The document of an explanation, and the record.
+struct RecordedExplanation<'a> {
+    document: &'a Value,
+    record: &'a RawValue,
+}
+
+impl Serialize for RecordedExplanation<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = self.document.as_object().into_iter().flatten();
+        let members = members.map(|(name, value)| (name.as_str(), ExplanationMember::Own(value)));
+        let recorded = ("recorded", ExplanationMember::Recorded(self.record));
+        serializer.collect_map(members.chain([recorded]))
+    }
+}
+
+/// A member of the document with the record.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ExplanationMember<'a> {
+    Own(&'a Value),
+    Recorded(&'a RawValue),
 }

@@ -2,7 +2,7 @@
 
 use async_stream::stream;
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 
 use crate::admin::api::event_stream::{
@@ -12,6 +12,7 @@ use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::audit_log::{
     AuditCursor, AuditFilter, AuditPage, KnownRecords, PageLimits, log_files, read_page,
+    read_record,
 };
 use crate::telemetry::LiveItem;
 use crate::telemetry::audit::MAX_LIVE_RECORD_BYTES;
@@ -57,9 +58,9 @@ pub(crate) async fn watch_records(request: EndpointRequest) -> EndpointAnswer {
             match item {
                 LiveItem::Item(written) => match &written.item.json {
                     Some(json) => {
-                        let Ok(record) = serde_json::from_slice::<Value>(json) else { continue };
+                        let Ok((record, text)) = read_record(json) else { continue };
                         if !known.has(&record) && filter.matches(&record) {
-                            yield live_event(&record);
+                            yield live_event(text);
                         }
                     }
                     None => yield missed_event(1),
@@ -104,8 +105,8 @@ async fn read_records(
 }
 
 /// Encodes a record; one that is too large counts as missed.
-fn live_event(record: &Value) -> Bytes {
-    let event = record_event(record);
+fn live_event(record: &RawValue) -> Bytes {
+    let event = record_event(&record);
     if event.len() > MAX_LIVE_RECORD_BYTES + EVENT_FIELDS_BYTES { missed_event(1) } else { event }
 }
 
