@@ -51,8 +51,8 @@ use crate::downstream::Body;
 use crate::listener::edge::ForeignHost;
 use crate::telemetry::metrics;
 pub(crate) use api::{
-    API_PATH, CountedServer, CountedTool, ProfileListing, ScanFinding, ScanReport, ToolListing,
-    UnlistedServer,
+    API_PATH, CountedServer, CountedTool, PendingPage, ProfileListing, ScanFinding, ScanReport,
+    ToolListing, UnlistedServer,
 };
 pub use api::{AdminEntrance, refuse_admission};
 pub(crate) use audit_log::{LogFiles, log_files};

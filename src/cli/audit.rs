@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use crate::telemetry::audit::{
     ChainFault, ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier, rotated_file,
 };
 
-use super::{CommonArgs, print_error, report_error, write_to_stdout};
+use super::{CommonArgs, ReportForm, json_text, print_error, report_error, write_to_stdout};
 
 /// The commands on audit logs.
 #[derive(Debug, Subcommand)]
@@ -28,7 +29,7 @@ pub(super) enum AuditCommand {
     /// last record. Keep them elsewhere: given as --last, they later reveal a log that was cut off.
     ///
     /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, such as
-    /// one without the key of a keyed chain, 3 if a file cannot be read.
+    /// one without the key of a keyed chain, and if a file cannot be read.
     Verify(VerifyArgs),
     /// Show the newest records of the running gateway that match
     ///
@@ -57,6 +58,35 @@ pub(super) struct VerifyArgs {
     /// The last record known from elsewhere, such as `/status`: its `seq` and its hash
     #[arg(long, value_name = "SEQ:HASH", value_parser = parse_last)]
     last: Option<(u64, String)>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document of a verification.
+#[derive(Debug, Serialize)]
+struct VerifyReport {
+    is_intact: bool,
+    /// Records read.
+    records: u64,
+    /// The numbers of the first and the last record.
+    first: Option<u64>,
+    last: u64,
+    last_hash: Option<String>,
+    /// The lost records that the log itself reports.
+    lost: u64,
+    /// The number of faults.
+    fault_count: usize,
+    /// The first 1000 of them.
+    faults: Vec<VerifyFault>,
+}
+
+/// A fault of the chain. One of the whole log has no place.
+#[derive(Debug, Serialize)]
+struct VerifyFault {
+    file: Option<String>,
+    line: Option<u64>,
+    text: String,
 }
 
 pub(super) fn run(command: &AuditCommand) -> ExitCode {
@@ -75,12 +105,8 @@ fn verify_log(args: &VerifyArgs) -> ExitCode {
         },
         None => find_named_log(args),
     };
-    match log.and_then(|log| verify_files(&log, args.last.as_ref())) {
-        Ok((report, 0)) => write_to_stdout(&describe_report(&report)),
-        Ok((_, faults)) => {
-            print_error(&format!("the chain is broken: {faults} fault(s)"));
-            ExitCode::FAILURE
-        }
+    match log.and_then(|log| verify_files(&log, args)) {
+        Ok((report, faults)) => print_verified(report, faults),
         Err(error) => {
             let _ = report_error(&error);
             let exit = match error {
@@ -92,6 +118,59 @@ fn verify_log(args: &VerifyArgs) -> ExitCode {
                 }
             };
             exit.into_code()
+        }
+    }
+}
+
+fn print_verified(report: ChainReport, found: FoundFaults) -> ExitCode {
+    let FoundFaults { form, count, listed } = found;
+    let is_intact = count == 0;
+    let text = match form {
+        ReportForm::Json => {
+            let ChainReport { records, first, last, last_hash, lost } = report;
+            let document = VerifyReport {
+                is_intact,
+                records,
+                first,
+                last,
+                last_hash,
+                lost,
+                fault_count: count,
+                faults: listed,
+            };
+            json_text(&serde_json::to_value(document).unwrap_or_default())
+        }
+        ReportForm::Text if is_intact => describe_report(&report),
+        ReportForm::Text => {
+            print_error(&format!("the chain is broken: {count} fault(s)"));
+            String::new()
+        }
+    };
+    let written = write_to_stdout(&text);
+    if is_intact { written } else { super::FAILURE_EXIT.into_code() }
+}
+
+/// The faults of a chain: printed as they are found, or kept for the document.
+struct FoundFaults {
+    form: ReportForm,
+    count: usize,
+    listed: Vec<VerifyFault>,
+}
+
+impl FoundFaults {
+    fn add(&mut self, place: Option<(&Path, u64)>, fault: &dyn std::fmt::Display) {
+        self.count += 1;
+        match (self.form, place) {
+            (ReportForm::Text, Some((path, line))) => {
+                print_error(&format!("{}:{line}: {fault}", path.display()));
+            }
+            (ReportForm::Text, None) => print_error(&fault.to_string()),
+            (ReportForm::Json, _) if self.listed.len() >= MAX_LISTED_FAULTS => {}
+            (ReportForm::Json, _) => self.listed.push(VerifyFault {
+                file: place.map(|(path, _)| path.display().to_string()),
+                line: place.map(|(_, line)| line),
+                text: fault.to_string(),
+            }),
         }
     }
 }
@@ -144,25 +223,24 @@ fn find_configured_log(config: &Path, named: &[PathBuf]) -> Result<ChainedLog, E
     Ok(ChainedLog { files: [file].into_iter().chain(rotated).collect(), mode })
 }
 
-/// Verifies the files and prints each fault. Returns the number of faults.
+/// Verifies the files. Returns each fault.
 fn verify_files(
     log: &ChainedLog,
-    last: Option<&(u64, String)>,
-) -> Result<(ChainReport, usize), AuditCommandError> {
+    args: &VerifyArgs,
+) -> Result<(ChainReport, FoundFaults), AuditCommandError> {
     let mut verifier = LogVerifier::new(log.mode.clone());
-    let mut faults = 0;
+    let mut faults = FoundFaults { form: args.json.into(), count: 0, listed: Vec::new() };
     let files = read_beginnings(&log.files)?;
     check_key(&log.mode, &files)?;
     for (_, path) in files {
         let unreadable = |source| AuditCommandError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let mut needs_key = false;
-        let tell = |line, fault| {
+        let tell = |line: u64, fault| {
             // A key was configured within the file: every record behind would be one more fault.
             needs_key |= matches!(fault, ChainFault::OtherKind { keyed: true });
             if !needs_key {
-                faults += 1;
-                print_error(&format!("{}:{line}: {fault}", path.display()));
+                faults.add(Some((path, line)), &fault);
             }
         };
         verifier.read_file(BufReader::new(file), tell).map_err(unreadable)?;
@@ -171,14 +249,12 @@ fn verify_files(
         }
     }
     if verifier.report().records == 0 {
-        faults += 1;
-        print_error("there are no records");
+        faults.add(None, &"there are no records");
     }
-    if let Some((number, hash)) = last
+    if let Some((number, hash)) = args.last.as_ref()
         && let Some(fault) = verifier.expect_end(*number, hash)
     {
-        faults += 1;
-        print_error(&fault.to_string());
+        faults.add(None, &fault);
     }
     Ok((verifier.report().clone(), faults))
 }
@@ -237,4 +313,6 @@ fn parse_last(text: &str) -> Result<(u64, String), &'static str> {
     Ok((number.parse().map_err(|_| LAST_FORM)?, hash.to_owned()))
 }
 
+/// Limit of the faults in a document.
+const MAX_LISTED_FAULTS: usize = 1000;
 const LAST_FORM: &str = "expected SEQ:HASH, such as 7:9f86d08…";

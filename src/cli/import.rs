@@ -10,7 +10,8 @@ use trunkline_import::{
 use super::edited::gateway_file::{gateway_file_exit, open_gateway_file};
 use super::edited::undo::undo_writes;
 use super::{
-    ConfigOption, FAILURE_EXIT, FailureExit, WRONG_USE, report_edit_error, write_to_stdout,
+    CONFIG_FAULT, ConfigOption, FAILURE_EXIT, FailureExit, WRONG_USE, report_edit_error,
+    write_to_stdout,
 };
 
 /// Take over the servers that other programs have configured
@@ -83,7 +84,9 @@ pub(super) fn import_exit(error: &ImportError) -> FailureExit {
     match error {
         ImportError::UnknownSource { .. }
         | ImportError::UnknownProgram { .. }
+        | ImportError::NoServer { .. }
         | ImportError::NotAdded { .. } => WRONG_USE,
+        ImportError::Document(_) => CONFIG_FAULT,
         ImportError::Gateway(error) => gateway_file_exit(error),
         _ => FAILURE_EXIT,
     }

@@ -6,6 +6,22 @@ use serde_json::value::RawValue;
 
 use crate::text::is_invisible;
 
+/// The form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReportForm {
+    /// Lines for people: faults and warnings on standard error.
+    Text,
+    /// One JSON document on standard output.
+    Json,
+}
+
+impl From<bool> for ReportForm {
+    /// Reads the option `--json`.
+    fn from(is_json: bool) -> Self {
+        if is_json { Self::Json } else { Self::Text }
+    }
+}
+
 /// Returns a document for standard output.
 pub(super) fn json_text(document: &serde_json::Value) -> String {
     escape_json(&format!("{document:#}\n"))

@@ -6,10 +6,13 @@
 //! leaked keys.
 
 use std::io::{self, Read as _};
+use std::process::ExitCode;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
 
+use super::{CONFIG_FAULT, FAILURE_EXIT, FailureExit, json_text, report_error, write_to_stdout};
 use crate::config::KeyHash;
 use crate::crypto::{random_bytes, sha256};
 
@@ -29,6 +32,9 @@ pub(super) struct KeyArgs {
     /// Create no key; print the hash of the key on standard input
     #[arg(long, conflicts_with = "name")]
     hash: bool,
+    /// Print the key and its hash as JSON
+    #[arg(long, conflicts_with = "plain")]
+    json: bool,
 }
 
 const KEY_EXAMPLES: &str = "\
@@ -37,12 +43,13 @@ Examples:
 
   umask 077
   trunkline key --plain > ci.key                     # for the client
+  trunkline key --json ci | jq -r .hash
   trunkline key --hash < ci.key > ci.sha256
                                            # key = \"${file:ci.sha256}\"";
 
 /// Error of creating or hashing a key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeyError {
+enum KeyError {
     /// The system provides no randomness.
     #[error("the system's random number generator failed")]
     Random,
@@ -54,19 +61,58 @@ pub(super) enum KeyError {
     NoKey,
 }
 
+impl KeyError {
+    fn exit(&self) -> FailureExit {
+        match self {
+            Self::Random => FAILURE_EXIT,
+            Self::Read(_) | Self::NoKey => CONFIG_FAULT,
+        }
+    }
+}
+
+/// The document of `--json`.
+#[derive(Debug, Serialize)]
+struct NewKeyDocument {
+    /// The name of the client; `None` with `--hash`.
+    client: Option<String>,
+    /// The new key, which is shown this once; `None` with `--hash`.
+    key: Option<String>,
+    /// The hash for the configuration.
+    hash: String,
+}
+
+pub(super) fn run(args: &KeyArgs) -> ExitCode {
+    match make_key(args) {
+        Ok(text) => write_to_stdout(&text),
+        Err(error) => {
+            let _ = report_error(&error);
+            error.exit().into_code()
+        }
+    }
+}
+
 /// Returns the text to print.
 ///
 /// # Errors
 /// [`KeyError`].
-pub(super) fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
+fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
+    let document = |client, key, hash: KeyHash| {
+        let document = NewKeyDocument { client, key, hash: hash.to_string() };
+        json_text(&serde_json::to_value(document).unwrap_or_default())
+    };
     if args.hash {
         let mut text = String::new();
         io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text).map_err(KeyError::Read)?;
-        return Ok(format!("{}\n", hash(validate_key(&text)?)));
+        let hash = hash(validate_key(&text)?);
+        return Ok(if args.json { document(None, None, hash) } else { format!("{hash}\n") });
     }
     let key = random_key()?;
     if args.plain {
         return Ok(format!("{key}\n"));
+    }
+    if args.json {
+        let hash = hash(&key);
+        return Ok(document(Some(args.name.clone()), Some(key), hash));
     }
     let (name, hash) = (quote_name(&args.name), hash(&key));
     Ok(format!(

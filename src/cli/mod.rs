@@ -1,8 +1,8 @@
 //! The command line: one file or folder per command, and the parts that several commands share.
 //!
-//! Exit codes are the same for all commands: 0 for success, 1 for a failure while running or for
-//! findings, 2 for an invalid command line, 3 for an invalid configuration, and for a gateway that
-//! cannot be reached. [`help`] has the groups of commands.
+//! Exit codes are the same for all commands: 0 for success, 1 for findings or a failure while running,
+//! 2 for an invalid command line or a file that cannot be used, 3 for a gateway that cannot be reached
+//! ([`FailureExit`]). [`help`] has the groups of commands.
 
 pub mod cert;
 pub mod serve;
@@ -51,7 +51,8 @@ use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigFaults, ConfigSource, SystemEnvironment};
 use crate::text::{error_chain, escape_controls, escape_invisible};
-use json::{escape_json, json_line, json_text};
+use help::{FailureExit, NAME_OR_FILE, NameOrFile};
+use json::{ReportForm, escape_json, json_line, json_text};
 
 /// An MCP gateway: one URL in front of many MCP servers
 ///
@@ -155,7 +156,11 @@ enum CliCommand {
     Audit(audit::AuditCommand),
     /// Print the version
     #[command(after_help = help::VERSION_EXAMPLES)]
-    Version,
+    Version {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Run one of the built-in example servers, over standard streams
     #[command(after_help = help::EXAMPLE_EXAMPLES)]
     Example {
@@ -290,10 +295,7 @@ pub fn run() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => report_error(&error),
         },
-        CliCommand::Key(args) => match key::make_key(&args) {
-            Ok(text) => write_to_stdout(&text),
-            Err(error) => report_error(&error),
-        },
+        CliCommand::Key(args) => key::run(&args),
         CliCommand::Login(args) => login::log_in(&args),
         CliCommand::Logins(args) => login::list::run(args),
         CliCommand::Import(args) => import::run(&args),
@@ -308,7 +310,10 @@ pub fn run() -> ExitCode {
         CliCommand::Report(args) => definitions::report::report_unused(&args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Audit(command) => audit::run(&command),
-        CliCommand::Version => {
+        CliCommand::Version { json: true } => write_to_stdout(&json_text(
+            &serde_json::json!({ "version": env!("CARGO_PKG_VERSION") }),
+        )),
+        CliCommand::Version { json: false } => {
             write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))
         }
         CliCommand::Example { example: Some(example) } => example.serve(),
@@ -330,6 +335,37 @@ pub fn run() -> ExitCode {
         CliCommand::RunCode { limits, probe, unfiltered } => {
             let probe = probe.map(|probe| WorkerCommand::Probe { probe, unfiltered });
             run_worker(&limits, probe.unwrap_or(WorkerCommand::Run))
+        }
+    }
+}
+
+/// Reason that there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}; use --config FILE for another file", path.display())]
+    Unreadable { path: PathBuf, error: FileError },
+    /// The file has faults.
+    #[error(transparent)]
+    Faults(ConfigFaults),
+    /// An option that replaces a setting is not valid.
+    #[error("{text}")]
+    Override { text: String },
+}
+
+impl LoadError {
+    /// Returns the exit code of a command that needs the file.
+    fn exit(&self) -> FailureExit {
+        match self {
+            Self::Unreadable { .. } | Self::Faults(_) => CONFIG_FAULT,
+            Self::Override { .. } => WRONG_USE,
+        }
+    }
+
+    fn print(&self) {
+        match self {
+            Self::Faults(faults) => print_faults(faults),
+            Self::Unreadable { .. } | Self::Override { .. } => print_error(&self.to_string()),
         }
     }
 }
@@ -362,23 +398,21 @@ impl CommonArgs {
 
     /// Like [`read_config`](Self::read_config), and returns the text, too.
     fn read_file(&self) -> Result<ReadFile, ExitCode> {
-        let unreadable = |error: FileError| {
-            let file = self.config.path.display();
-            print_error(&format!(
-                "cannot read {file}: {error}; use --config FILE for another file"
-            ));
-            CONFIG_FAULT
-        };
-        let source =
-            ConfigSource::open(&self.config.path).map_err(|error| unreadable(error).into_code())?;
-        let mut config = Config::read(&source, &SystemEnvironment).map_err(|faults| {
-            print_faults(&faults);
-            CONFIG_FAULT.into_code()
-        })?;
-        self.apply_overrides(&mut config).map_err(|problem| {
-            print_error(&problem);
-            WRONG_USE.into_code()
-        })?;
+        self.load_file().map_err(|error| {
+            error.print();
+            error.exit().into_code()
+        })
+    }
+
+    /// Like [`read_file`](Self::read_file), and prints nothing.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    fn load_file(&self) -> Result<ReadFile, LoadError> {
+        let source = ConfigSource::open(&self.config.path)
+            .map_err(|error| LoadError::Unreadable { path: self.config.path.clone(), error })?;
+        let mut config = Config::read(&source, &SystemEnvironment).map_err(LoadError::Faults)?;
+        self.apply_overrides(&mut config).map_err(|text| LoadError::Override { text })?;
         Ok(ReadFile { source, config })
     }
 
@@ -411,20 +445,10 @@ const PUBLIC_ADMIN_WARNING: &str = "admin.listen: other machines can reach the a
     the keys of operators can be read on the way: set admin.tls, or let only your own network reach \
     the port, or a proxy with TLS";
 
-/// A failing exit code; unlike `ExitCode` it can be a constant.
-#[derive(Debug, Clone, Copy)]
-struct FailureExit(u8);
-
-impl FailureExit {
-    fn into_code(self) -> ExitCode {
-        ExitCode::from(self.0)
-    }
-}
-
-const FAILURE_EXIT: FailureExit = FailureExit(1);
-const WRONG_USE: FailureExit = FailureExit(2);
-const CONFIG_FAULT: FailureExit = FailureExit(3);
-const UNREACHABLE_EXIT: FailureExit = FailureExit(3);
+const FAILURE_EXIT: FailureExit = FailureExit::Findings;
+const WRONG_USE: FailureExit = FailureExit::WrongUse;
+const CONFIG_FAULT: FailureExit = FailureExit::UnusableFile;
+const UNREACHABLE_EXIT: FailureExit = FailureExit::Unreachable;
 
 fn terminal_color() -> Color {
     use std::io::IsTerminal;
@@ -440,10 +464,8 @@ fn report_error(error: &(dyn std::error::Error + 'static)) -> ExitCode {
 /// Reports the reason that a file was not edited. The faults of a configuration are several lines,
 /// below the lines of the file.
 fn report_edit_error(error: &(dyn std::error::Error + 'static), exit: FailureExit) -> ExitCode {
-    match exit.0 {
-        code if code == CONFIG_FAULT.0 => print_error(&error.to_string()),
-        _ => print_error(&error_chain(error)),
-    }
+    let text = error.to_string();
+    print_error(&if text.contains('\n') { text } else { error_chain(error) });
     exit.into_code()
 }
 

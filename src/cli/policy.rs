@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, print_error, write_to_stdout};
+use super::{
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, json_text, print_error, write_to_stdout,
+};
 use crate::call::{ProfileName, ServerName};
 use crate::catalog::{Kind, Naming};
 use crate::config::Config;
@@ -18,6 +20,7 @@ use crate::text::escape_controls;
 
 /// Try the rules of `[policy]`
 #[derive(Debug, Args)]
+#[command(mut_arg("config", |option| option.global(true)))]
 pub(super) struct PolicyArgs {
     #[command(flatten)]
     config: ConfigOption,
@@ -48,12 +51,15 @@ enum PolicyCommand {
     ///
     /// Servers are not started: each case contains the annotations of its tool.
     ///
-    /// Exit codes: 0 if all cases are as expected, 1 if not, 2 for an invalid command line, 3 for an
-    /// invalid configuration or table.
+    /// Exit codes: 0 if all cases are as expected, 1 if not, 2 for an invalid command line,
+    /// configuration or table.
     #[command(verbatim_doc_comment)]
     Test {
         /// The table of cases
         file: PathBuf,
+        /// Print the outcomes as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -114,7 +120,7 @@ enum CaseFault {
 }
 
 pub(super) fn run(args: PolicyArgs) -> ExitCode {
-    let PolicyArgs { config, command: PolicyCommand::Test { file } } = args;
+    let PolicyArgs { config, command: PolicyCommand::Test { file, json } } = args;
     let common = CommonArgs { config, listen: None, log: None };
     let config = match common.read_config() {
         Ok(config) => config,
@@ -132,9 +138,10 @@ pub(super) fn run(args: PolicyArgs) -> ExitCode {
         return CONFIG_FAULT.into_code();
     };
     match try_cases(&config, &rules, &table) {
-        Ok((text, failed)) => {
-            write_to_stdout(&text);
-            if failed == 0 { ExitCode::SUCCESS } else { FAILURE_EXIT.into_code() }
+        Ok(report) => {
+            let document = || json_text(&serde_json::to_value(&report).unwrap_or_default());
+            write_to_stdout(&if json { document() } else { report.describe() });
+            if report.failed == 0 { ExitCode::SUCCESS } else { FAILURE_EXIT.into_code() }
         }
         Err((number, fault)) => {
             print_error(&format!("{}: case {number}: {fault}", file.display()));
@@ -148,13 +155,38 @@ fn read_table(path: &Path) -> Result<CaseTable, String> {
     toml::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// Tries all cases. Returns the table of outcomes, and the number of unexpected ones.
+/// The outcomes of all cases.
+#[derive(Debug, Serialize)]
+struct PolicyReport {
+    cases: Vec<CaseReport>,
+    /// The number of unexpected outcomes.
+    failed: usize,
+}
+
+/// The outcome of a case.
+#[derive(Debug, Serialize)]
+struct CaseReport {
+    /// Its place in the table, counted from 1.
+    number: usize,
+    is_expected: bool,
+    principal: String,
+    /// The public name or URI.
+    subject: String,
+    outcome: &'static str,
+    rule: Option<String>,
+    /// The fault of a condition.
+    fault: Option<String>,
+    expected_outcome: &'static str,
+    expected_rule: Option<String>,
+}
+
+/// Tries all cases.
 fn try_cases(
     config: &Config,
     rules: &Arc<Authorization>,
     table: &CaseTable,
-) -> Result<(String, usize), (usize, CaseFault)> {
-    let (mut text, mut failed) = (String::new(), 0);
+) -> Result<PolicyReport, (usize, CaseFault)> {
+    let mut cases = Vec::new();
     for (number, case) in (1..).zip(&table.cases) {
         let fault = |fault| (number, fault);
         let call = case.to_call(config).map_err(fault)?;
@@ -162,25 +194,48 @@ fn try_cases(
         let TrialResult { outcome, rule, fault } = tried;
         let is_expected = outcome == case.expect.into()
             && case.rule.as_deref().is_none_or(|name| rule.as_deref() == Some(name));
-        let word = if is_expected { "ok  " } else { "FAIL" };
-        let who = call.principal.as_deref().unwrap_or("anonymous");
-        let subject = &call.element.public;
-        let by = rule.as_deref().map_or("no rule".to_owned(), |rule| format!("rule {rule}"));
-        let line = format!("{word} {number:>3}  {who}  {subject}  {} ({by})", outcome.as_str());
-        text.push_str(&escape_controls(&line));
-        if let Some(fault) = fault {
-            let _ = write!(text, ": the condition of {}", escape_controls(&fault.to_string()));
-        }
-        if !is_expected {
-            failed += 1;
-            let expected = TrialOutcome::from(case.expect).as_str();
-            let by = case.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
-            let _ = write!(text, ": expected {expected}{}", escape_controls(&by));
-        }
-        text.push('\n');
+        cases.push(CaseReport {
+            number,
+            is_expected,
+            principal: call.principal.unwrap_or_else(|| "anonymous".to_owned()),
+            subject: call.element.public,
+            outcome: outcome.as_str(),
+            rule: rule.map(|rule| rule.to_string()),
+            fault: fault.map(|fault| fault.to_string()),
+            expected_outcome: TrialOutcome::from(case.expect).as_str(),
+            expected_rule: case.rule.clone(),
+        });
     }
-    let _ = writeln!(text, "{} case(s), {failed} failed", table.cases.len());
-    Ok((text, failed))
+    let failed = cases.iter().filter(|case| !case.is_expected).count();
+    Ok(PolicyReport { cases, failed })
+}
+
+impl PolicyReport {
+    /// Describes each outcome in a line.
+    fn describe(&self) -> String {
+        let mut text: String = self.cases.iter().map(CaseReport::describe).collect();
+        let _ = writeln!(text, "{} case(s), {} failed", self.cases.len(), self.failed);
+        text
+    }
+}
+
+impl CaseReport {
+    fn describe(&self) -> String {
+        let Self { number, principal, subject, outcome, rule, fault, .. } = self;
+        let word = if self.is_expected { "ok  " } else { "FAIL" };
+        let by = rule.as_deref().map_or("no rule".to_owned(), |rule| format!("rule {rule}"));
+        let line = format!("{word} {number:>3}  {principal}  {subject}  {outcome} ({by})");
+        let mut text = escape_controls(&line);
+        if let Some(fault) = fault {
+            let _ = write!(text, ": the condition of {}", escape_controls(fault));
+        }
+        if !self.is_expected {
+            let by = self.expected_rule.as_ref().map(|rule| format!(" ({rule})"));
+            let by = by.unwrap_or_default();
+            let _ = write!(text, ": expected {}{}", self.expected_outcome, escape_controls(&by));
+        }
+        text + "\n"
+    }
 }
 
 impl PolicyCase {

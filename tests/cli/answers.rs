@@ -148,7 +148,7 @@ fn names_and_numbers_that_cannot_be_meant_are_not_sent() {
         (&["report", "--days", "0"], "1..=3650"),
         (&["rollback", "1", "--days", "0"], "1..=3650"),
         (&["rollback", "x"], "invalid digit"),
-        (&["history", "--text"], "<NUMBER>"),
+        (&["history", "--text"], "--text: expected the number"),
         (&["audit", "show", "-n", "0"], "1..=1000"),
         (&["audit", "tail", "-n", "1001"], "1..=1000"),
         (&["logs", "-n", "1001"], "0..=1000"),

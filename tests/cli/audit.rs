@@ -23,7 +23,7 @@ fn hash_of(line: &str) -> String {
     data_encoding::HEXLOWER.encode(&trunkline::crypto::sha256(covered.as_bytes()))
 }
 
-fn log() -> String {
+pub(super) fn log() -> String {
     let first = hash_of(LOG.lines().next().unwrap());
     let log = LOG.replace("HASH1", &first);
     let second = hash_of(log.lines().nth(1).unwrap());

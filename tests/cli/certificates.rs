@@ -18,7 +18,7 @@ use trunkline::crypto::sha256;
 
 use super::process::{Process, eventually};
 use super::running::beside;
-use super::{CONFIG_FAULT, DONE, Ran, contains_all, file, trunkline};
+use super::{DONE, FAILURE, Ran, contains_all, file, trunkline};
 
 /// A folder with a configuration and its certificates.
 struct Site {
@@ -86,7 +86,7 @@ fn end_in(params: &mut CertificateParams, days: i64) {
 fn an_expired_certificate_is_a_fault_with_its_line() {
     let site = Site::new();
     site.write_leaf(|params| params.not_after = date_time_ymd(2024, 2, 1));
-    site.check(&[], "").exits_with(CONFIG_FAULT).complains_of(&[
+    site.check(&[], "").exits_with(FAILURE).complains_of(&[
         "gateway.tls.cert: the certificate has expired: valid until 2024-02-01, CN=localhost",
         "gateway.toml:3",
         "cert = \"leaf.pem\"",
@@ -98,7 +98,7 @@ fn an_expired_certificate_is_a_fault_with_its_line() {
 fn a_certificate_that_is_not_yet_valid_is_a_fault_with_its_line() {
     let site = Site::new();
     site.write_leaf(|params| params.not_before = date_time_ymd(2100, 2, 1));
-    site.check(&[], "").exits_with(CONFIG_FAULT).complains_of(&[
+    site.check(&[], "").exits_with(FAILURE).complains_of(&[
         "gateway.tls.cert: the certificate is not yet valid: valid from 2100-02-01",
         "gateway.toml:3",
         "clock",
@@ -110,7 +110,7 @@ fn a_key_of_another_certificate_is_a_fault_of_the_key_with_its_line() {
     let site = Site::new();
     site.write_leaf(|_| {});
     site.write("leaf.key", &KeyPair::generate().unwrap().serialize_pem());
-    let said = site.check(&["--start"], "").exits_with(CONFIG_FAULT);
+    let said = site.check(&["--start"], "").exits_with(FAILURE);
     said.complains_of(&[
         "gateway.tls.key: the key in",
         "belongs to another certificate",
@@ -141,7 +141,7 @@ fn a_chain_without_its_intermediate_is_a_fault_with_its_line() {
     site.write("leaf.pem", &leaf);
     site.check(&[], "").exits_with(DONE).prints(&["fine"]);
     site.write("between.crt", &between);
-    site.check(&[], "").exits_with(CONFIG_FAULT).complains_of(&[
+    site.check(&[], "").exits_with(FAILURE).complains_of(&[
         "gateway.tls.cert: the chain is incomplete: the certificate of the intermediate CA CN=between \
          is missing",
         "gateway.toml:3",
@@ -157,7 +157,7 @@ fn a_chain_in_the_wrong_order_is_a_fault_with_the_line_in_the_file() {
     let lines = leaf.lines().count();
     let place = format!("leaf.pem:{}", lines + 1);
     site.write("leaf.pem", &format!("{leaf}{leaf}{between}"));
-    site.check(&[], "").exits_with(CONFIG_FAULT).complains_of(&[
+    site.check(&[], "").exits_with(FAILURE).complains_of(&[
         &format!("the certificate at {place} is CN=localhost, but CN=between is expected here"),
         "gateway.toml:3",
     ]);
@@ -187,7 +187,7 @@ fn ca_certificates_that_cannot_be_used_are_faults_with_their_lines() {
     let servers = "[servers.a]\nurl = \"https://a.test/\"\nca = \"ended.pem\"\n\
          [servers.b]\nurl = \"https://b.test/\"\nca = \"nope.pem\"\n\
          [servers.c]\nurl = \"https://c.test/\"\nca = \"empty.pem\"\n";
-    site.check(&[], servers).exits_with(CONFIG_FAULT).complains_of(&[
+    site.check(&[], servers).exits_with(FAILURE).complains_of(&[
         "servers.a.ca: all CA certificates have expired, the last one on 2024-02-01: CN=old ca",
         "gateway.toml:8",
         "servers.b.ca: ",
@@ -313,7 +313,7 @@ fn swapped_files_are_recognised() {
     site.write_leaf(|_| {});
     let text = "[gateway]\ntls = { cert = \"leaf.key\", key = \"leaf.pem\" }\n";
     let ran = trunkline(&["check", "--config", &file(site.path(), text)]);
-    ran.exits_with(CONFIG_FAULT).complains_of(&[
+    ran.exits_with(FAILURE).complains_of(&[
         "gateway.tls.cert: `cert` and `key` are swapped",
         "name \"leaf.pem\" in `cert` and \"leaf.key\" in `key`",
     ]);

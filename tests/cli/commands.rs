@@ -81,8 +81,8 @@ fn check_and_serve_tell_every_fault_with_its_line_and_key() {
         folder.path(),
         "[gateway]\nlisten = \"here\"\nlimts = {}\n[servers.a]\nurl = \"ftp://x\"\n[servers.b]\n",
     );
-    for command in ["check", "serve"] {
-        trunkline(&[command, "--config", &faulty]).exits_with(CONFIG_FAULT).complains_of(&[
+    for (command, exit) in [("check", FAILURE), ("serve", CONFIG_FAULT)] {
+        trunkline(&[command, "--config", &faulty]).exits_with(exit).complains_of(&[
             "gateway.listen",
             "gateway.limts",
             "limits",
@@ -93,14 +93,14 @@ fn check_and_serve_tell_every_fault_with_its_line_and_key() {
     }
     let broken = file(folder.path(), "[gateway\n");
     trunkline(&["check", "--config", &broken])
-        .exits_with(CONFIG_FAULT)
+        .exits_with(FAILURE)
         .complains_of(&["gateway.toml:1"]);
     let key = file(
         folder.path(),
         "[gateway]\ntls = { cert = \"no.pem\", key = \"no.key\" }\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"off\"\n",
     );
-    for command in ["check", "serve"] {
-        trunkline(&[command, "--config", &key]).exits_with(CONFIG_FAULT).complains_of(&["no.pem"]);
+    for (command, exit) in [("check", FAILURE), ("serve", CONFIG_FAULT)] {
+        trunkline(&[command, "--config", &key]).exits_with(exit).complains_of(&["no.pem"]);
     }
 }
 
@@ -149,7 +149,7 @@ fn the_shipped_configuration_finds_the_certificates_that_cert_writes() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = include_str!("../../gateway.toml");
     let config = file(folder.path(), &shipped.replacen("#tls = ", "tls = ", 1));
-    trunkline(&["check", "--config", &config]).exits_with(CONFIG_FAULT);
+    trunkline(&["check", "--config", &config]).exits_with(FAILURE);
     let out = folder.path().join("certs");
     trunkline(&["cert", "--dir", out.to_str().unwrap()]).exits_with(DONE);
     trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
@@ -177,8 +177,8 @@ fn keys_are_made_and_hashed_for_scripts() {
     assert!(one != other && one.starts_with("tlk_") && one.trim_end().len() == 47, "{one}");
     // The line end is not part of the key.
     assert_eq!(key_hash(&one).said(), key_hash(one.trim_end()).said());
-    key_hash("").exits_with(FAILURE).complains_of(&["no key"]);
-    key_hash("two words").exits_with(FAILURE).complains_of(&["no key"]);
+    key_hash("").exits_with(CONFIG_FAULT).complains_of(&["no key"]);
+    key_hash("two words").exits_with(CONFIG_FAULT).complains_of(&["no key"]);
     trunkline(&["key", "--plain", "--hash"]).exits_with(WRONG_USE).complains_of(&["--hash"]);
 }
 
@@ -200,8 +200,8 @@ fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused(
     let folder = tempfile::tempdir().unwrap();
     let open = "[gateway]\nlisten = \"0.0.0.0:0\"\nallowed_hosts = [\"x\"]\n";
     let fault = file(folder.path(), open);
-    for command in ["check", "serve"] {
-        let ran = trunkline(&[command, "--config", &fault]).exits_with(CONFIG_FAULT);
+    for (command, exit) in [("check", FAILURE), ("serve", CONFIG_FAULT)] {
+        let ran = trunkline(&[command, "--config", &fault]).exits_with(exit);
         ran.complains_of(&["gateway.listen", "[clients.NAME]", "anonymous = \"anyone\""]);
     }
     let said = file(folder.path(), &format!("{open}anonymous = \"anyone\"\n"));
@@ -236,7 +236,7 @@ fn check_warns_of_admin_pages_that_rebound_names_or_other_machines_can_read() {
     }
     let config = file(folder.path(), "[gateway]\nallowed_hosts = [\"*\"]\n");
     trunkline(&["check", "--config", &config])
-        .exits_with(CONFIG_FAULT)
+        .exits_with(FAILURE)
         .complains_of(&["gateway.allowed_hosts[0]", "host name"]);
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::fake_gateway::{FakeAnswer, FakeGateway};
-use super::{DONE, FAILURE, Ran, WRONG_USE};
+use super::{DONE, FAILURE, Ran};
 
 /// A text with a colour, a control character of one byte, a reordering one and a line of its own.
 fn odd(label: &str) -> String {
@@ -285,7 +285,7 @@ fn in_actions_on_servers_and_in_tests() {
         _ => FakeAnswer::Document(404, json!({ "code": "unknown_server", "detail": "none" })),
     });
     for command in ["restart", "disable", "enable", "test"] {
-        let ran = unknown.asked(&[command, "clock"]).exits_with(WRONG_USE);
+        let ran = unknown.asked(&[command, "clock"]).exits_with(FAILURE);
         has(&is_harmless(&ran), &["known"]);
     }
     let report = json!({

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::process::{Process, TRUNKLINE, Tag, eventually, text};
 use super::running::beside;
-use super::{DONE, FAILURE, WRONG_USE, clock, contains_all};
+use super::{DONE, FAILURE, clock, contains_all};
 
 /// Returns `[servers.counted]`, whose program writes a line into a file at each start.
 fn counted(starts: &Path) -> String {
@@ -47,7 +47,7 @@ fn nothing_is_started_a_second_time_beside_a_running_gateway() {
         assert_eq!(asked, started, "{args:?}");
     }
     beside(&gateway, &["tools", "--profile", "nope"])
-        .exits_with(WRONG_USE)
+        .exits_with(FAILURE)
         .complains_of(&["no profile \"nope\""]);
 }
 
@@ -95,7 +95,7 @@ fn a_gateway_that_cannot_be_asked_is_not_taken_for_none() {
     std::fs::write(folder.path().join("folder-instead-of-a-socket"), "a file").unwrap();
     let config = format!("{}\n[admin]\nsocket = \"{}\"\n", clock(&tag), socket.display());
     let path = super::file(folder.path(), &config);
-    let ran = super::trunkline(&["tools", &path]).exits_with(super::CONFIG_FAULT);
+    let ran = super::trunkline(&["tools", &path]).exits_with(super::running::UNREACHABLE);
     contains_all(&ran.0.stderr, &["no gateway runs with", "tried"]);
     assert!(!String::from_utf8_lossy(&ran.0.stderr).contains("servers are started"));
     std::fs::write(&path, config.replace(&socket.display().to_string(), "off")).unwrap();

@@ -19,9 +19,11 @@ mod certificates;
 mod commands;
 mod completions;
 mod doctor;
+mod exit_codes;
 mod fake_gateway;
 mod foreign_texts;
 mod import;
+mod json;
 mod listed;
 mod log;
 mod logs;
@@ -53,7 +55,7 @@ use process::{TRUNKLINE, Tag};
 const DONE: i32 = 0;
 const FAILURE: i32 = 1;
 const WRONG_USE: i32 = 2;
-const CONFIG_FAULT: i32 = 3;
+const CONFIG_FAULT: i32 = 2;
 
 /// A completed run of the program.
 struct Ran(Output);

@@ -91,16 +91,14 @@ fn rules_that_can_hold_for_nothing_are_reported() {
     );
     let fine = "[policy.rules.r]\nprincipals = [\"anonymous\"]\nprofiles = [\"def*\"]\n";
     assert!(check(fine).exits_with(DONE).0.stderr.is_empty());
-    check("[policy.rules.no]\nwhen = \"tool.nmae == 'x'\"\n")
-        .exits_with(CONFIG_FAULT)
-        .complains_of(&[
-            "policy.rules.no.when",
-            "`tool` has no member `nmae`",
-            "did you mean `name`?",
-            ":2:",
-        ]);
+    check("[policy.rules.no]\nwhen = \"tool.nmae == 'x'\"\n").exits_with(FAILURE).complains_of(&[
+        "policy.rules.no.when",
+        "`tool` has no member `nmae`",
+        "did you mean `name`?",
+        ":2:",
+    ]);
     check("[policy.rules.no]\neffect = \"maybe\"\ntool = [\"x\"]\n")
-        .exits_with(CONFIG_FAULT)
+        .exits_with(FAILURE)
         .complains_of(&["allow", "did you mean `tools`?"]);
 }
 

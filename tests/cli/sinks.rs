@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::process::{Process, eventually, text};
-use super::{CONFIG_FAULT, DONE, Ran, contains_all, file, trunkline};
+use super::{DONE, FAILURE, Ran, contains_all, file, trunkline};
 
 /// Checks a configuration with these lines.
 fn check(folder: &Path, options: &[&str], lines: &str) -> Ran {
@@ -76,7 +76,7 @@ fn check_names_the_sinks_that_it_does_not_test() {
 fn check_reports_a_required_audit_log_as_a_fault_and_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let required = "[audit]\nfile = \"none/a.jsonl\"\nrequired = true";
-    let ran = check(folder.path(), &[], required).exits_with(CONFIG_FAULT);
+    let ran = check(folder.path(), &[], required).exits_with(FAILURE);
     ran.complains_of(&[
         "audit.file: ",
         "none/a.jsonl cannot be written: No such file",

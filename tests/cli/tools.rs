@@ -87,9 +87,11 @@ fn uncalled_tools_are_reported_with_the_lines_that_hide_them() {
 fn a_report_without_a_log_names_the_missing_setting() {
     let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
     let path = file(folder.path(), &clock(&tag));
-    trunkline(&["report", "-c", &path])
-        .exits_with(CONFIG_FAULT)
-        .complains_of(&["calls are not recorded", "[audit]"]);
+    trunkline(&["report", "-c", &path]).exits_with(FAILURE).complains_of(&[
+        "calls are not recorded",
+        "set `file` in [audit] of ",
+        "--log FILE",
+    ]);
     trunkline(&["report", "-c", &path, "--log", "/nonexistent/audit.jsonl"])
         .exits_with(CONFIG_FAULT)
         .complains_of(&["cannot read /nonexistent/audit.jsonl"]);

@@ -42,6 +42,7 @@ use problem::{ApiProblem, ProblemCode};
 use records::{ChangeOutcome, ChangeSender, make_recorded};
 use request::{ChangeNotes, EndpointRequest};
 pub(crate) use resources::definition_scan::{ScanFinding, ScanReport};
+pub(crate) use resources::definitions::PendingPage;
 pub(crate) use resources::tools::{
     CountedServer, CountedTool, ProfileListing, ToolListing, UnlistedServer,
 };

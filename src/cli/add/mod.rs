@@ -7,6 +7,8 @@ mod new_server;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use serde::Serialize;
+
 use trunkline_import::{
     AddMode, GatewayFile, GatewaySection, ImportError, Notation, PendingFiles, ReferenceContext,
     ReferenceNotation, SandboxPermissions, add_found_server,
@@ -17,7 +19,7 @@ use crate::call::ServerName;
 use super::edited::gateway_file::open_gateway_file;
 use super::import::import_exit;
 use super::preview::FileChange;
-use super::{ConfigOption, WRONG_USE, print_error, report_edit_error, write_to_stdout};
+use super::{ConfigOption, WRONG_USE, json_text, print_error, report_edit_error, write_to_stdout};
 use new_server::NewServer;
 
 /// Add a server to the configuration
@@ -49,6 +51,9 @@ pub(super) struct AddArgs {
     /// Only print the addition
     #[arg(long)]
     dry_run: bool,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
     /// The sandbox of the command.
     #[arg(skip)]
     sandbox: Option<SandboxPermissions>,
@@ -64,7 +69,8 @@ impl AddArgs {
     ) -> Self {
         let (url, header) = (None, Vec::new());
         let sandbox = None;
-        Self { name, url, command, env, header, openapi: false, config, dry_run: false, sandbox }
+        let (openapi, dry_run, json) = (false, false, false);
+        Self { name, url, command, env, header, openapi, config, dry_run, json, sandbox }
     }
 
     /// Confines the command.
@@ -92,10 +98,37 @@ pub(super) struct RemoveArgs {
     /// Only print the removal
     #[arg(long)]
     dry_run: bool,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document of `add` and `remove`.
+#[derive(Debug, Serialize)]
+struct EditDocument<'a> {
+    /// The configuration file.
+    file: String,
+    /// The name of the server.
+    server: &'a str,
+    /// False with `--dry-run`.
+    is_written: bool,
+    /// The lines that are printed without `--json`: the changes, backups and warnings.
+    lines: Vec<&'a str>,
+}
+
+impl EditDocument<'_> {
+    fn print(&self) -> ExitCode {
+        write_to_stdout(&json_text(&serde_json::to_value(self).unwrap_or_default()))
+    }
 }
 
 pub(super) fn add_server(args: &AddArgs) -> ExitCode {
     match add_entry(args) {
+        Ok(text) if args.json => {
+            let (file, lines) = (args.config.path.display().to_string(), text.lines().collect());
+            let is_written = !args.dry_run;
+            EditDocument { file, server: &args.name, is_written, lines }.print()
+        }
         Ok(text) => write_to_stdout(&text),
         Err(code) => code,
     }
@@ -120,13 +153,6 @@ pub(super) fn add_entry(args: &AddArgs) -> Result<String, ExitCode> {
     gateway
         .and_then(|gateway| add_found_server(&args.name, found, gateway, mode))
         .map_err(|error| report_edit_error(&error, import_exit(&error)))
-}
-
-fn print_edit(done: Result<String, ImportError>) -> ExitCode {
-    match done {
-        Ok(text) => write_to_stdout(&text),
-        Err(error) => report_edit_error(&error, import_exit(&error)),
-    }
 }
 
 /// Reads the description of the server from the command line.
@@ -166,7 +192,15 @@ fn describe_server(args: &AddArgs) -> Result<NewServer, String> {
 }
 
 pub(super) fn remove_server(args: &RemoveArgs) -> ExitCode {
-    print_edit(remove_entry(args))
+    match remove_entry(args) {
+        Ok(text) if args.json => {
+            let (file, lines) = (args.config.path.display().to_string(), text.lines().collect());
+            let is_written = !args.dry_run;
+            EditDocument { file, server: &args.name, is_written, lines }.print()
+        }
+        Ok(text) => write_to_stdout(&text),
+        Err(error) => report_edit_error(&error, import_exit(&error)),
+    }
 }
 
 fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::form_urlencoded::Serializer;
 
+use crate::cli::print_error;
 use crate::cli::running::{
-    ANSWER_TIMEOUT, GatewayOption, GatewayRequest, report_other_version, report_unanswered,
+    ANSWER_TIMEOUT, GatewayOption, GatewayRequest, RunningGatewayError, report_other_version,
+    report_unanswered,
 };
 
 /// The part of a page that commands read.
@@ -49,8 +51,22 @@ pub(crate) fn request_page(
 ) -> Result<AuditPageText, ExitCode> {
     let path = query_path("/audit", query.iter().cloned());
     let document = gateway.request_as::<Box<RawValue>>(&GatewayRequest::get(&path), ANSWER_TIMEOUT);
-    let document = document.map_err(|error| report_unanswered(&error))?;
+    let document = document.map_err(|error| report_no_log(&error))?;
     serde_json::from_str(document.get()).map_err(|_| report_other_version())
+}
+
+/// Prints the reason that there is no page, with the cure for a gateway that keeps no log.
+fn report_no_log(error: &RunningGatewayError) -> ExitCode {
+    match error {
+        RunningGatewayError::Refused { code, .. } if code == AUDIT_FILE_NEEDED => {
+            print_error(
+                "the gateway does not record calls in a file, so there are none to read: set \
+                 audit.file (`file` in [audit]), and reload it",
+            );
+            error.exit().into_code()
+        }
+        error => report_unanswered(error),
+    }
 }
 
 /// Requests all pages of a filter, until `see` has enough.
@@ -75,5 +91,7 @@ pub(crate) fn request_pages(
     }
 }
 
+/// The code of a gateway without a file for its audit log.
+const AUDIT_FILE_NEEDED: &str = "audit_file_needed";
 /// The most records of a page.
 const MAX_PAGE_RECORDS: &str = "1000";

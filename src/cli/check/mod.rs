@@ -2,6 +2,7 @@
 
 pub(crate) mod denials;
 pub(crate) mod pattern_habits;
+pub(crate) mod report;
 mod running_ends;
 pub(crate) mod scan;
 pub(crate) mod shell_habits;
@@ -18,8 +19,8 @@ use super::login::{describe_logins, describe_relayed_logins, find_shared_callbac
 use super::running::GatewayOption;
 use super::serve::settings;
 use super::{
-    ANY_ADMIN_HOST_WARNING, BareFile, CONFIG_FAULT, CommonArgs, FAILURE_EXIT, OPEN_GATEWAY_WARNING,
-    PUBLIC_ADMIN_WARNING, ReadFile, print_error, print_faults, report_error, write_to_stdout,
+    ANY_ADMIN_HOST_WARNING, BareFile, CommonArgs, FAILURE_EXIT, LoadError, OPEN_GATEWAY_WARNING,
+    PUBLIC_ADMIN_WARNING, ReadFile, report_error,
 };
 use crate::admin::{Expiry, key_expiries, local_issuer_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
@@ -27,10 +28,11 @@ use crate::config::{
     Config, ConfigFaults, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
     forwarded_credentials,
 };
-use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
-use crate::text::escape_controls;
+use crate::policy::{BaselineError, BaselineFolder, pins_of, survey_patterns, survey_rules};
+use crate::text::{error_chain, escape_controls};
 use denials::{configured_elements, describe_denials};
 use pattern_habits::describe_foreign_patterns;
+use report::CheckReport;
 use running_ends::ask_ends;
 use scan::{CheckedFile, scan_servers};
 use shell_habits::{
@@ -38,7 +40,10 @@ use shell_habits::{
 };
 use sinks::{find_audit_faults, find_event_faults, find_untested_sinks};
 
-/// `trunkline check`
+/// Check a configuration without running it, and print every fault with its line and key
+///
+/// Exit codes: 0 if all is fine, 1 for faults and grave findings, 2 for an invalid command line or a
+/// file that cannot be read, 3 if a gateway that is asked does not answer.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -58,6 +63,16 @@ pub(super) struct CheckArgs {
     /// certificate
     #[arg(long)]
     start: bool,
+    #[command(flatten)]
+    output: CheckOutput,
+}
+
+/// The form of the report.
+#[derive(Debug, Args)]
+struct CheckOutput {
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// The source of the definitions for `--scan`.
@@ -70,98 +85,114 @@ struct ScanSource {
 
 pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     let common = &args.common.clone().or_file(args.file.clone());
-    let ReadFile { source, config } = match common.read_file() {
+    let mut report = CheckReport::new(&common.config.path, args.output.json.into());
+    let file = match common.load_file() {
         Ok(file) => file,
-        Err(code) => return code,
+        Err(error) => {
+            report.add_load_error(&error);
+            let exit = match error {
+                // Faults are the findings of this command.
+                LoadError::Faults(_) => FAILURE_EXIT,
+                LoadError::Unreadable { .. } | LoadError::Override { .. } => error.exit(),
+            };
+            return report.finish(Some(exit.into_code()));
+        }
     };
-    let checked = CheckedFile { config: &config, source: &source };
-    if let Err(code) = check_use(args, checked, &common.config.path) {
-        return code;
+    let failure = examine(args, common, &file, &mut report).err();
+    report.finish(failure)
+}
+
+/// Checks a file that is valid.
+///
+/// # Errors
+/// The exit code.
+fn examine(
+    args: &CheckArgs,
+    common: &CommonArgs,
+    file: &ReadFile,
+    report: &mut CheckReport,
+) -> Result<(), ExitCode> {
+    let ReadFile { source, config } = file;
+    let checked = CheckedFile { config, source };
+    check_use(args, checked, &common.config.path, report)?;
+    warn_of_settings(checked, &common.config.path, report);
+    for (server, api) in apis_of(config).filter(|(_, api)| args.apis || api.document.is_local()) {
+        for warning in warnings_of(server, api) {
+            let warning = escape_controls(&server.secrets.hide_in(&warning));
+            report.warn(&format!("servers.{}: {warning}", server.name));
+        }
     }
+    check_baselines(common, config, report)?;
+    check_sandboxes(config, report)?;
+    let logins = [describe_logins(config), describe_relayed_logins(config)].concat();
+    let mut known = configured_elements(common, config);
+    if args.scan {
+        let gateway = GatewayOption::of_config(common.config.path.clone());
+        known.extend(scan_servers(checked, &gateway, args.source.offline.into(), report)?);
+    }
+    report.pass(config.servers.len(), &describe_denials(config, known), logins);
+    Ok(())
+}
+
+/// Warns of settings that are valid and have consequences that are rarely intended.
+fn warn_of_settings(checked: CheckedFile<'_>, path: &Path, report: &mut CheckReport) {
+    let CheckedFile { config, source } = checked;
     let text = String::from_utf8_lossy(&source.bytes);
     if is_blank(&text) {
-        print_error("warning: the file is empty: add a server (trunkline add --help)");
+        report.warn("the file is empty: add a server (trunkline add --help)");
     }
-    if config.is_open_to_anyone() {
-        print_error(&format!("warning: {OPEN_GATEWAY_WARNING}"));
-    }
-    if config.admin.is_rebindable() {
-        print_error(&format!("warning: {ANY_ADMIN_HOST_WARNING}"));
-    }
-    if config.admin.is_reachable_without_tls() {
-        print_error(&format!("warning: {PUBLIC_ADMIN_WARNING}"));
+    for (is_so, warning) in [
+        (config.is_open_to_anyone(), OPEN_GATEWAY_WARNING),
+        (config.admin.is_rebindable(), ANY_ADMIN_HOST_WARNING),
+        (config.admin.is_reachable_without_tls(), PUBLIC_ADMIN_WARNING),
+    ] {
+        if is_so {
+            report.warn(warning);
+        }
     }
     for server in &config.servers {
         for header in forwarded_credentials(server) {
-            print_error(&format!(
-                "warning: servers.{}: the `{header}` header of clients is forwarded to the \
-                 server, unless it is for the gateway",
+            report.warn(&format!(
+                "servers.{}: the `{header}` header of clients is forwarded to the server, unless it \
+                 is for the gateway",
                 server.name
             ));
         }
     }
-    for remark in find_shared_callbacks(&config) {
-        print_error(&format!("warning: {remark}"));
-    }
-    for remark in survey_rules(&config) {
-        print_error(&format!("warning: {remark}"));
-    }
+    let mut warn_all = |remarks: Vec<String>| remarks.iter().for_each(|it| report.warn(it));
     let written = parse_written(&text);
-    for remark in describe_home_paths(&written) {
-        print_error(&format!("warning: {remark}"));
-    }
-    for remark in describe_shell_variables(&written) {
-        print_error(&format!("warning: {remark}"));
-    }
-    for remark in describe_foreign_patterns(&config) {
-        print_error(&format!("warning: {remark}"));
-    }
-    for remark in describe_missing_programs(&config, &common.config.path) {
-        print_error(&format!("warning: {remark}"));
-    }
-    for unmatched in survey_patterns(&config) {
-        print_error(&format!("warning: {unmatched}"));
-    }
+    warn_all(texts(find_shared_callbacks(config)));
+    warn_all(texts(survey_rules(config)));
+    warn_all(texts(describe_home_paths(&written)));
+    warn_all(texts(describe_shell_variables(&written)));
+    warn_all(texts(describe_foreign_patterns(config)));
+    warn_all(texts(describe_missing_programs(config, path)));
+    warn_all(texts(survey_patterns(config)));
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
-        print_error(&format!("warning: gateway.naming: {UNSETTLED_NAMES_WARNING}"));
+        report.warn(&format!("gateway.naming: {UNSETTLED_NAMES_WARNING}"));
     }
-    for (server, api) in apis_of(&config).filter(|(_, api)| args.apis || api.document.is_local()) {
-        for warning in warnings_of(server, api) {
-            let warning = escape_controls(&server.secrets.hide_in(&warning));
-            print_error(&format!("warning: servers.{}: {warning}", server.name));
-        }
-    }
-    if let Err(code) = check_baselines(common, &config) {
-        return code;
-    }
-    if let Err(code) = check_sandboxes(&config) {
-        return code;
-    }
-    let servers = config.servers.len();
-    let logins = [describe_logins(&config), describe_relayed_logins(&config)].concat();
-    let mut known = configured_elements(common, &config);
-    if args.scan {
-        let gateway = GatewayOption::of_config(common.config.path.clone());
-        let checked = CheckedFile { config: &config, source: &source };
-        match scan_servers(checked, &gateway, args.source.offline.into()) {
-            Ok(listed) => known.extend(listed),
-            Err(code) => return code,
-        }
-    }
-    let denials = describe_denials(&config, known);
-    let logins = logins.iter().fold(String::new(), |all, login| all + login + "\n");
-    let path = common.config.path.display();
-    write_to_stdout(&format!("{denials}{logins}{path}: fine, with {servers} server(s)\n"))
+}
+
+fn texts(remarks: impl IntoIterator<Item: std::fmt::Display>) -> Vec<String> {
+    remarks.into_iter().map(|remark| remark.to_string()).collect()
 }
 
 /// Reports faults that only appear when a setting is used: of certificates, of host names of the
 /// guard, and of a required audit log. Warns of expiries, also of those that the running gateway knows,
 /// and of other sinks.
-fn check_use(args: &CheckArgs, checked: CheckedFile<'_>, path: &Path) -> Result<(), ExitCode> {
+///
+/// # Errors
+/// The exit code.
+fn check_use(
+    args: &CheckArgs,
+    checked: CheckedFile<'_>,
+    path: &Path,
+    report: &mut CheckReport,
+) -> Result<(), ExitCode> {
     let CheckedFile { config, source } = checked;
-    let refuse = |faults| {
-        print_faults(&ConfigFaults::of_late(source, faults));
-        Err(CONFIG_FAULT.into_code())
+    let mut refuse = |faults| {
+        report.add_faults(&ConfigFaults::of_late(source, faults));
+        Err(FAILURE_EXIT.into_code())
     };
     let own = match settings::of(config) {
         Ok(listeners) => listeners.into_report(),
@@ -187,13 +218,10 @@ fn check_use(args: &CheckArgs, checked: CheckedFile<'_>, path: &Path) -> Result<
         expiries.extend(further);
     }
     let places = source.places();
-    let warn_of = |key: &str, text: &str| {
-        let line = places.line_of(key).map(|line| format!(":{line}")).unwrap_or_default();
-        print_error(&format!("warning: {}{line}: {text}", source.name));
-    };
     if !faults.is_empty() && !args.start {
         return refuse(faults);
     }
+    let mut warn_of = |key: &str, text: &str| report.warn_at(key, places.line_of(key), text);
     for fault in faults.iter().chain(&useful) {
         warn_of(&fault.key, &fault.to_string());
     }
@@ -201,14 +229,12 @@ fn check_use(args: &CheckArgs, checked: CheckedFile<'_>, path: &Path) -> Result<
         warn_of(remark.key, &remark.to_string());
     }
     for key in find_untested_sinks(config) {
-        print_error(&format!(
-            "note: {key}: not tested, as a check uses no network: `serve` reports it"
-        ));
+        report.note(key, "not tested, as a check uses no network: `serve` reports it");
     }
     let is_told = |name: &str| faults.iter().any(|fault| fault.key == name);
     for expiry in expiries.iter().filter(|expiry| !is_told(&expiry.name)) {
         if let Some(warning) = expiry.warning(now) {
-            warn_of(&expiry.name, &warning);
+            report.warn_at(&expiry.name, places.line_of(&expiry.name), &warning);
         }
     }
     Ok(())
@@ -220,28 +246,35 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Reports unusable baselines, and warns where they are missing.
-fn check_baselines(common: &CommonArgs, config: &Config) -> Result<(), ExitCode> {
+fn check_baselines(
+    common: &CommonArgs,
+    config: &Config,
+    report: &mut CheckReport,
+) -> Result<(), ExitCode> {
     let Some(folder) = config.gateway.baseline_folder() else {
-        warn_of_lost_baselines(config);
+        warn_of_lost_baselines(config, report);
         return Ok(());
     };
     // A check creates nothing.
     if !folder.exists() {
         return Ok(());
     }
-    let folder =
-        BaselineFolder::open(folder, &common.config.path).map_err(|error| report_error(&error))?;
+    let mut fail = |error: &BaselineError| {
+        report.add_fault(&error_chain(error));
+        FAILURE_EXIT.into_code()
+    };
+    let folder = BaselineFolder::open(folder, &common.config.path).map_err(|error| fail(&error))?;
     let mut checked = Ok(());
     for server in &config.servers {
         if let Err(fault) = folder.read(&server.name) {
-            checked = Err(report_error(&fault));
+            checked = Err(fail(&fault));
         }
     }
     checked
 }
 
 /// Reports sandboxes that this system cannot enforce.
-fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
+fn check_sandboxes(config: &Config, report: &mut CheckReport) -> Result<(), ExitCode> {
     let launcher = std::env::current_exe().map_err(|error| report_error(&error))?;
     let mut checked = Ok(());
     for server in &config.servers {
@@ -249,19 +282,19 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
         let spec = ChildSpec::for_server(server, command);
         if let Err(fault) = probe_sandbox(&spec, &launcher) {
             let fault = escape_controls(&server.secrets.hide_in(&fault));
-            print_error(&format!("servers.{}: {fault}", server.name));
+            report.add_fault(&format!("servers.{}: {fault}", server.name));
             checked = Err(FAILURE_EXIT.into_code());
         }
         let remarks = sandbox_gap(server).map(str::to_owned).into_iter();
         for remark in remarks.chain(sandbox_remarks(&spec)) {
-            print_error(&format!("warning: servers.{}: {remark}", server.name));
+            report.warn(&format!("servers.{}: {remark}", server.name));
         }
     }
     checked
 }
 
 /// Warns of servers with changes that go unnoticed after a restart, or cannot be approved.
-fn warn_of_lost_baselines(config: &Config) {
+fn warn_of_lost_baselines(config: &Config, report: &mut CheckReport) {
     for server in &config.servers {
         let consequence = match pins_of(config, server) {
             PinsChoice::Hold => "held definitions cannot be approved",
@@ -270,8 +303,8 @@ fn warn_of_lost_baselines(config: &Config) {
             }
             PinsChoice::Warn | PinsChoice::Off => continue,
         };
-        print_error(&format!(
-            "warning: servers.{}: definitions are not stored, so {consequence}: set \
+        report.warn(&format!(
+            "servers.{}: definitions are not stored, so {consequence}: set \
              gateway.pin_dir or gateway.state_dir",
             server.name
         ));

@@ -9,12 +9,14 @@ use crate::admin::{ScanFinding, ScanReport};
 use crate::call::ServerName;
 use crate::catalog::Kind;
 use crate::cli::definitions::listed::{
-    ListSource, ask_running_gateway, print_unlisted, read_document, with_listed_servers,
+    ListSource, ask_running_gateway, describe_unlisted, read_document, with_listed_servers,
 };
 use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{FAILURE_EXIT, print_error, printable, report_error, write_to_stdout};
+use crate::cli::{FAILURE_EXIT, printable, report_error};
 use crate::config::{Config, ConfigSource};
 use crate::policy::KnownElement;
+
+use super::report::CheckReport;
 
 /// A configuration that is checked.
 #[derive(Clone, Copy)]
@@ -23,7 +25,7 @@ pub(crate) struct CheckedFile<'a> {
     pub(crate) source: &'a ConfigSource,
 }
 
-/// Scans the definitions of all servers and prints the findings. Returns the listed elements.
+/// Scans the definitions of all servers and reports the findings. Returns the listed elements.
 ///
 /// # Errors
 /// The exit code, if a server cannot be listed, or a finding is grave.
@@ -31,33 +33,33 @@ pub(crate) fn scan_servers(
     checked: CheckedFile<'_>,
     gateway: &GatewayOption,
     source: ListSource,
+    output: &mut CheckReport,
 ) -> Result<Vec<KnownElement>, ExitCode> {
     let config = checked.config;
     let asked = ask_running_gateway(gateway, source, "/scan");
-    let (report, is_same_file) =
+    let (report, is_same_file): (ScanReport, bool) =
         if let Some(document) = asked.map_err(|error| report_unanswered(&error))? {
             (read_document(&document)?, is_running(checked.source, gateway)?)
         } else {
             let listed = with_listed_servers(config.clone(), |it| ScanReport::of(it));
             (listed.map_err(|error| report_error(&error))?, true)
         };
-    print_unlisted(&report.unlisted);
+    report.unlisted.iter().for_each(|server| output.add_fault(&describe_unlisted(server)));
     for name in unknown_servers(config, &report) {
-        print_error(&format!("servers.{name}: the running gateway does not have it"));
+        output.add_fault(&format!("servers.{name}: the running gateway does not have it"));
     }
     if !is_same_file {
-        print_error(&format!(
+        output.add_fault(&format!(
             "{}: the running gateway has another version of the file: reload it (trunkline reload), \
              or use --offline",
             checked.source.name
         ));
     }
-    write_to_stdout(&describe_findings(&report.findings));
     let is_grave = report.findings.iter().any(|found| found.is_grave);
-    if is_grave || !report.unlisted.is_empty() || !is_same_file {
-        return Err(FAILURE_EXIT.into_code());
-    }
-    Ok(known_elements(&report))
+    let has_failed = is_grave || !report.unlisted.is_empty() || !is_same_file;
+    let (known, text) = (known_elements(&report), describe_findings(&report.findings));
+    output.add_scan(report, &text);
+    if has_failed { Err(FAILURE_EXIT.into_code()) } else { Ok(known) }
 }
 
 /// Returns true if the running gateway has this version of the file.

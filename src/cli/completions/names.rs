@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml::Table;
 
 use crate::call::ProfileName;
-use crate::cli::help::BARE_FILE;
+use crate::cli::help::{BARE_FILE, NAME_OR_FILE};
 use crate::cli::running::{GatewayOption, GatewayRequest};
 use crate::cli::{Cli, write_to_stdout};
 use crate::config::ConfigSource;
@@ -36,7 +36,9 @@ struct ExpectedName {
 
 /// Prints the names that the last word may have, one a line. The words are those after the program.
 pub(crate) fn print_names(words: &[String]) -> ExitCode {
-    let command = Cli::command();
+    let mut command = Cli::command();
+    // Gives subcommands the options of the commands above.
+    command.build();
     let Some(expected) = find_expected_name(&command, words) else { return ExitCode::SUCCESS };
     let variable = || std::env::var_os("TRUNKLINE_CONFIG").map(PathBuf::from);
     let config = expected.config.or_else(variable).unwrap_or_else(|| "gateway.toml".into());
@@ -133,7 +135,7 @@ fn kind_of(command: &Command, argument: &Arg) -> Option<NameKind> {
         ("add" | "try" | "export" | "cert" | "key" | "openapi", "name" | "client")
         | ("test", "tool") => return None,
         (_, "profile") => NameKind::Profiles,
-        (_, "server") | ("remove", "name") => NameKind::Servers,
+        (_, "server") | ("remove", "name") | ("list" | "diff", NAME_OR_FILE) => NameKind::Servers,
         (_, "tool") => NameKind::Tools,
         (_, "client") => NameKind::Clients,
         _ => return None,

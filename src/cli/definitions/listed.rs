@@ -114,8 +114,12 @@ pub(crate) fn read_document<T: DeserializeOwned>(document: &Value) -> Result<T, 
 
 /// Prints each server that could not be listed, with the reason.
 pub(crate) fn print_unlisted(unlisted: &[UnlistedServer]) {
-    for UnlistedServer { name, reason } in unlisted {
-        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        print_error(&printable(&format!("servers.{name}: it cannot be listed{reason}")));
-    }
+    unlisted.iter().for_each(|server| print_error(&describe_unlisted(server)));
+}
+
+/// Describes a server that could not be listed.
+pub(crate) fn describe_unlisted(server: &UnlistedServer) -> String {
+    let UnlistedServer { name, reason } = server;
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    printable(&format!("servers.{name}: it cannot be listed{reason}"))
 }

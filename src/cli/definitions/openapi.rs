@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use serde_json::json;
 use url::Url;
 
-use crate::cli::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_stdout};
+use crate::cli::{
+    CONFIG_FAULT, json_text, print_error, report_error, write_to_stderr, write_to_stdout,
+};
 use crate::config::{
     Config, ConfigSource, OpenApiConfig, ServerConfig, ServerKind, SystemEnvironment,
 };
@@ -37,6 +40,9 @@ pub(crate) struct OpenApiArgs {
     /// A header for the document's server; ${env:NAME} is replaced by the variable's value
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
+    /// Print the operations and the settings as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn show_api(args: &OpenApiArgs) -> ExitCode {
@@ -56,8 +62,11 @@ pub(crate) fn show_api(args: &OpenApiArgs) -> ExitCode {
     };
     match survey_now(server, api) {
         Ok(survey) => {
-            let text =
-                [list_tools(&survey), list_left_out(&survey), args.suggest(&survey)].concat();
+            let text = if args.json {
+                args.to_json(&survey)
+            } else {
+                [list_tools(&survey), list_left_out(&survey), args.suggest(&survey)].concat()
+            };
             write_to_stdout(&server.secrets.hide_in(&text))
         }
         Err(fault) => report_error(&fault),
@@ -118,6 +127,28 @@ impl OpenApiArgs {
     fn is_server(&self) -> bool {
         let url = Url::parse(&self.document).ok();
         url.is_some_and(|url| url.has_host() && url.path() == "/" && url.query().is_none())
+    }
+
+    /// Returns the survey as a JSON document, with the lines to paste as `configuration`.
+    fn to_json(&self, survey: &ApiSurvey) -> String {
+        let tools = survey.tools.iter().map(|tool| {
+            let arguments = tool.arguments.iter();
+            let arguments =
+                arguments.map(|(name, required)| json!({ "name": name, "is_required": required }));
+            json!({
+                "name": tool.name, "operation": tool.label, "tokens": tokens_of(tool.bytes),
+                "arguments": arguments.collect::<Vec<_>>(),
+            })
+        });
+        let left_out = survey.left_out.iter();
+        let left_out =
+            left_out.map(|(label, reason)| json!({ "operation": label, "reason": reason }));
+        json_text(&json!({
+            "title": survey.title, "version": survey.version, "base_url": survey.base,
+            "tools": tools.collect::<Vec<_>>(), "left_out": left_out.collect::<Vec<_>>(),
+            "missing_schemes": survey.missing_schemes, "remarks": survey.remarks,
+            "configuration": self.suggest(survey),
+        }))
     }
 
     /// Returns the lines to paste. Omits the values of headers, which the terminal must not show.

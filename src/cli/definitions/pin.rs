@@ -7,17 +7,18 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use trunkline_import::unified_diff;
 
+use crate::admin::PendingPage;
 use crate::call::ServerName;
 use crate::catalog::{DefinitionDigest, DefinitionKind};
 use crate::cli::running::report_unanswered;
 use crate::cli::stdio::cache_folder;
 use crate::cli::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, WRONG_USE, print_error, printable,
-    report_error, write_to_stdout,
+    BareFile, CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, NAME_OR_FILE, NameOrFile,
+    WRONG_USE, json_text, print_error, printable, report_error, write_to_stdout,
 };
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
@@ -25,7 +26,11 @@ use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
 use super::decisions::{DecisionError, PinDecision, PinFiles};
 
 /// Compare and approve the definitions of servers
+///
+/// Exit codes: 0 if it is done, 1 if nothing of the names waits for approval or the gateway refuses it,
+/// 2 for an invalid command line or configuration, 3 if a gateway does not answer.
 #[derive(Debug, Args)]
+#[command(mut_arg("config", |option| option.global(true)))]
 pub(crate) struct PinArgs {
     #[command(flatten)]
     config: ConfigOption,
@@ -36,36 +41,57 @@ pub(crate) struct PinArgs {
 #[derive(Debug, Subcommand)]
 enum PinCommand {
     /// List the known definitions, and those that wait for approval
-    List {
-        /// The server; by default all
-        server: Option<String>,
-    },
+    List(PinQuery),
     /// Show the changes in the definitions that wait for approval
-    Diff {
-        /// The server; by default all
-        server: Option<String>,
-    },
+    Diff(PinQuery),
     /// Approve the definitions that wait for approval
-    Approve {
-        /// The server
-        server: String,
-        /// The native names of tools, prompts and templates, URIs of resources, `instructions` and
-        /// `serverInfo`; by default all
-        names: Vec<String>,
-    },
+    Approve(PinSelection),
     /// Reject the definitions that wait for approval: they stay held, and are not reported any more
-    Reject {
-        /// The server
-        server: String,
-        /// The native names of tools, prompts and templates, URIs of resources, `instructions` and
-        /// `serverInfo`; by default all
-        names: Vec<String>,
-    },
+    Reject(PinSelection),
+}
+
+/// The definitions to show.
+#[derive(Debug, Args)]
+struct PinQuery {
+    /// The server, by default all; or the configuration file, like --config
+    #[arg(id = NAME_OR_FILE, value_name = "SERVER|FILE", value_parser = NameOrFile::read_server)]
+    subject: Option<NameOrFile>,
+    #[command(flatten)]
+    file: BareFile,
+    /// Print the definitions as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The definitions to decide about.
+#[derive(Debug, Args)]
+struct PinSelection {
+    /// The server
+    server: String,
+    /// The native names of tools, prompts and templates, URIs of resources, `instructions` and
+    /// `serverInfo`; by default all
+    names: Vec<String>,
+    /// Print the decided definitions as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl PinCommand {
+    /// Returns the bare FILE.
+    fn file(&self) -> BareFile {
+        match self {
+            Self::List(query) | Self::Diff(query) => {
+                let (_, first) = NameOrFile::split(query.subject.as_ref());
+                first.or_else(|| query.file.path.clone()).into()
+            }
+            Self::Approve(_) | Self::Reject(_) => BareFile::default(),
+        }
+    }
 }
 
 pub(crate) fn run(args: PinArgs) -> ExitCode {
     let PinArgs { config, command } = args;
-    let common = CommonArgs { config, listen: None, log: None };
+    let common = CommonArgs { config: config.or_file(command.file()), listen: None, log: None };
     let config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
@@ -81,15 +107,17 @@ pub(crate) fn run(args: PinArgs) -> ExitCode {
         Err(error) => return report_error(&error),
     };
     match command {
-        PinCommand::List { server } => show(&config, &folder, server.as_deref(), list_pins),
-        PinCommand::Diff { server } => show(&config, &folder, server.as_deref(), show_changes),
-        PinCommand::Approve { server, names } => {
+        PinCommand::List(query) if query.json => show(&config, &folder, &query, list_as_json),
+        PinCommand::List(query) => show(&config, &folder, &query, |all| join(all, list_pins)),
+        PinCommand::Diff(query) if query.json => show(&config, &folder, &query, diff_as_json),
+        PinCommand::Diff(query) => show(&config, &folder, &query, |all| join(all, show_changes)),
+        PinCommand::Approve(selection) => {
             let pins = PinFiles { config: &config, path: &common.config.path, folder: &folder };
-            decide(pins, PinDecision::Approve, &server, &names)
+            decide(pins, PinDecision::Approve, &selection)
         }
-        PinCommand::Reject { server, names } => {
+        PinCommand::Reject(selection) => {
             let pins = PinFiles { config: &config, path: &common.config.path, folder: &folder };
-            decide(pins, PinDecision::Reject, &server, &names)
+            decide(pins, PinDecision::Reject, &selection)
         }
     }
 }
@@ -103,27 +131,68 @@ fn folder_of(config: &Config) -> Option<std::path::PathBuf> {
     config.gateway.baseline_folder().map(Into::into).or_else(automatic)
 }
 
-/// Prints the output of `render` for one server, or for each.
+/// The baselines of servers, in file order.
+type ReadBaselines = [(ServerName, BaselineRecord)];
+
+/// Prints the output of `render` for one server, or for all.
 fn show(
     config: &Config,
     folder: &BaselineFolder,
-    server: Option<&str>,
-    render: fn(&ServerName, &BaselineRecord) -> String,
+    query: &PinQuery,
+    render: fn(&ReadBaselines) -> String,
 ) -> ExitCode {
+    let (server, _) = NameOrFile::split(query.subject.as_ref());
     let servers = match servers_of(config, server) {
         Ok(servers) => servers,
         Err(code) => return code,
     };
-    let mut text = String::new();
+    let mut read = Vec::new();
     let mut exit = ExitCode::SUCCESS;
     for server in servers {
         match folder.read(&server) {
-            Ok(record) => text.push_str(&render(&server, &record)),
+            Ok(record) => read.push((server, record)),
             Err(error) => exit = report_error(&error),
         }
     }
-    write_to_stdout(&text);
+    write_to_stdout(&render(&read));
     exit
+}
+
+fn join(all: &ReadBaselines, render: fn(&ServerName, &BaselineRecord) -> String) -> String {
+    all.iter().map(|(server, record)| render(server, record)).collect()
+}
+
+/// Returns each form of each definition.
+fn list_as_json(all: &ReadBaselines) -> String {
+    let mut definitions = Vec::new();
+    for (server, record) in all {
+        for (kind, name, pinned) in record.definitions() {
+            let mut add = |sha256: DefinitionDigest, state: &str, reasons: &[String]| {
+                definitions.push(json!({
+                    "server": server.as_str(), "kind": kind.member(), "name": name,
+                    "sha256": sha256.to_string(), "state": state, "reasons": reasons,
+                }));
+            };
+            for form in &pinned.accepted {
+                let state = match form.basis {
+                    PinBasis::Seen => "first_seen",
+                    PinBasis::Approved => "approved",
+                };
+                add(form.sha256, state, &[]);
+            }
+            for form in &pinned.pending {
+                add(form.sha256, if form.rejected { "rejected" } else { "pending" }, &form.reasons);
+            }
+        }
+    }
+    json_text(&json!({ "definitions": definitions }))
+}
+
+/// Returns the document of `GET /api/v1/definitions`.
+fn diff_as_json(all: &ReadBaselines) -> String {
+    let mut page = PendingPage::default();
+    all.iter().for_each(|(server, record)| page.add(server, record));
+    json_text(&serde_json::to_value(page).unwrap_or_default())
 }
 
 fn servers_of(config: &Config, name: Option<&str>) -> Result<Vec<ServerName>, ExitCode> {
@@ -138,7 +207,8 @@ fn servers_of(config: &Config, name: Option<&str>) -> Result<Vec<ServerName>, Ex
     }
 }
 
-fn decide(pins: PinFiles<'_>, decision: PinDecision, server: &str, names: &[String]) -> ExitCode {
+fn decide(pins: PinFiles<'_>, decision: PinDecision, selection: &PinSelection) -> ExitCode {
+    let PinSelection { server, names, json } = selection;
     let server = match servers_of(pins.config, Some(server)).map(|all| all.into_iter().next()) {
         Ok(Some(server)) => server,
         Ok(None) => return WRONG_USE.into_code(),
@@ -152,6 +222,13 @@ fn decide(pins: PinFiles<'_>, decision: PinDecision, server: &str, names: &[Stri
     let missing = names.iter().filter(|name| decided.iter().all(|(_, found)| found != *name));
     let missing: Vec<_> = missing.map(String::as_str).collect();
     let mut text = String::new();
+    if *json {
+        let decided =
+            decided.iter().map(|(kind, name)| json!({ "kind": kind.member(), "name": name }));
+        let decided: Vec<_> = decided.collect();
+        write_to_stdout(&json_text(&json!({ decision.participle(): decided, "missing": missing })));
+        return if missing.is_empty() { ExitCode::SUCCESS } else { FAILURE_EXIT.into_code() };
+    }
     for (kind, name) in &decided {
         let _ = writeln!(text, "{}: {} {}", decision.participle(), kind.noun(), printable(name));
     }

@@ -31,8 +31,8 @@ use crate::config::Config;
 /// TOML that hide the tools without calls.
 ///
 /// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed or the gateway has no
-/// audit log, 2 for an invalid command line, 3 without a gateway and a valid configuration with an
-/// audit log.
+/// audit log, 2 for an invalid command line, configuration or file of --log, 3 if a gateway does not
+/// answer.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -56,8 +56,12 @@ pub(crate) struct ReportArgs {
 /// Reason that no report is possible.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
-    #[error("calls are not recorded: set `file` in [audit], or name files with --log")]
-    NoLog,
+    #[error(
+        "no report is possible, because calls are not recorded in a file: set `file` in [audit] of {}, \
+         and wait for the calls of some days; or name the files of a log with --log FILE",
+        config.display()
+    )]
+    NoLog { config: PathBuf },
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
@@ -108,12 +112,17 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
     if !args.logs.is_empty() {
         return Ok(args.logs.clone());
     }
-    audit_files(&config.audit).ok_or(ReportError::NoLog)
+    let files = audit_files(&config.audit).filter(|files| !files.is_empty());
+    let gateway = args.gateway.clone().or_file(args.file.clone());
+    files.ok_or_else(|| ReportError::NoLog { config: gateway.config().to_owned() })
 }
 
 fn report_log_fault(error: &ReportError) -> ExitCode {
     let _ = report_error(error);
-    CONFIG_FAULT.into_code()
+    match error {
+        ReportError::NoLog { .. } => FAILURE_EXIT.into_code(),
+        ReportError::Read { .. } => CONFIG_FAULT.into_code(),
+    }
 }
 
 /// Counts the calls in the audit log of the running gateway.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::listed::{ask_running_gateway, print_unlisted, read_document, with_listed_servers};
 use crate::admin::{ProfileListing, ToolListing};
 use crate::call::ProfileName;
-use crate::cli::running::{GatewayOption, RunningGatewayError, report_unanswered};
+use crate::cli::running::{GatewayOption, report_unanswered};
 use crate::cli::{
     BareFile, CommonArgs, FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, report_error,
     write_to_stdout,
@@ -23,8 +23,8 @@ use crate::config::Config;
 /// Asks the running gateway. If none runs with the configuration, starts its servers, lists their tools
 /// and stops them again.
 ///
-/// Exit codes: 0 for the tools of all servers, 1 if a server cannot be listed, 2 for an invalid command
-/// line, 3 for an invalid configuration.
+/// Exit codes: 0 for the tools of all servers, 1 if a server cannot be listed, or the gateway does not
+/// have the profile, 2 for an invalid command line or configuration, 3 if a gateway does not answer.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArgs {
     #[command(flatten)]
@@ -52,22 +52,11 @@ pub(crate) fn list_tools(args: &ToolsArgs) -> ExitCode {
     let listing = match ask_running_gateway(&gateway, args.offline.into(), &path) {
         Ok(Some(document)) => read_document(&document),
         Ok(None) => list_started(&gateway, &args.profile),
-        Err(error) => return report_refusal(&error),
+        Err(error) => return report_unanswered(&error),
     };
     match listing {
         Ok(listing) => print_listing(args, &listing),
         Err(code) => code,
-    }
-}
-
-/// A profile that the gateway lacks is a fault of the command line.
-fn report_refusal(error: &RunningGatewayError) -> ExitCode {
-    let code = report_unanswered(error);
-    match error {
-        RunningGatewayError::Refused { code, .. } if code == "unknown_profile" => {
-            WRONG_USE.into_code()
-        }
-        _ => code,
     }
 }
 

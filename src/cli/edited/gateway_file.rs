@@ -25,7 +25,9 @@ pub(crate) fn gateway_file_exit(error: &GatewayFileError) -> FailureExit {
         GatewayFileError::Syntax { .. }
         | GatewayFileError::Invalid { .. }
         | GatewayFileError::TooLarge { .. }
-        | GatewayFileError::File(EditedFileError::NotUtf8 { .. }) => CONFIG_FAULT,
+        | GatewayFileError::File(EditedFileError::NotUtf8 { .. } | EditedFileError::Read { .. }) => {
+            CONFIG_FAULT
+        }
         _ => FAILURE_EXIT,
     }
 }

@@ -106,7 +106,13 @@ impl ExportError {
             | Self::NameTaken { .. }
             | Self::NotHttp
             | Self::UnknownProfile { .. } => WRONG_USE,
-            Self::InvalidConfig { .. } => CONFIG_FAULT,
+            Self::InvalidConfig { .. }
+            | Self::KeyFile { .. }
+            | Self::NoKey
+            | Self::Document(_)
+            | Self::File(EditedFileError::NotUtf8 { .. } | EditedFileError::Read { .. }) => {
+                CONFIG_FAULT
+            }
             Self::Gateway(error) => gateway_file_exit(error),
             _ => FAILURE_EXIT,
         }

@@ -4,10 +4,12 @@
 //! no group names is listed at the end, and a test fails.
 
 mod examples;
-#[cfg(test)]
 mod exit_codes;
+mod name_or_file;
 
 pub(super) use examples::*;
+pub(crate) use exit_codes::FailureExit;
+pub(crate) use name_or_file::{NAME_OR_FILE, NameOrFile};
 
 use std::fmt::Write as _;
 
@@ -59,7 +61,7 @@ pub(super) fn parse_command_line() -> Cli {
     let mut command = grouped_command();
     let mut matches = command.get_matches_mut();
     if let Some(named) = find_file_named_twice(&matches) {
-        let text = format!("the configuration is named twice: as FILE {named:?}, and by --config");
+        let text = format!("the configuration is named twice: as FILE {named:?}, and once more");
         command.error(ErrorKind::ArgumentConflict, text).exit();
     }
     Cli::from_arg_matches_mut(&mut matches)
@@ -83,11 +85,15 @@ fn find_file_named_twice(matches: &ArgMatches) -> Option<String> {
         matches.try_contains_id(id).is_ok()
             && matches.value_source(id) == Some(ValueSource::CommandLine)
     };
-    if !(is_given("config") && is_given(BARE_FILE)) {
-        return None;
+    let first = matches.try_get_one(NAME_OR_FILE).ok().flatten();
+    let (_, first) = NameOrFile::split(first);
+    let second = matches.try_get_raw(BARE_FILE).ok().flatten().and_then(|mut it| it.next());
+    match (first, second) {
+        (Some(file), Some(_)) => Some(file.display().to_string()),
+        (Some(file), None) if is_given("config") => Some(file.display().to_string()),
+        (None, Some(file)) if is_given("config") => Some(file.to_string_lossy().into_owned()),
+        _ => None,
     }
-    let file = matches.try_get_raw(BARE_FILE).ok().flatten()?.next()?;
-    Some(file.to_string_lossy().into_owned())
 }
 
 fn help_template(command: &Command) -> StyledStr {

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 
 use clap::Command;
 
-use super::exit_codes::EXIT_MEANINGS;
 use super::*;
 
 /// Calls a function with each command and each command below it, by its names.
@@ -64,7 +63,8 @@ fn every_command_that_reads_a_configuration_accepts_it_in_each_form() {
             return;
         };
         assert_eq!(config.get_short(), Some('c'), "{names}");
-        let others = command.get_positionals().filter(|it| it.get_id() != BARE_FILE).count();
+        let is_file = |id: &clap::Id| id == BARE_FILE || id == NAME_OR_FILE;
+        let others = command.get_positionals().filter(|it| !is_file(it.get_id())).count();
         let is_free = others == 0 && !command.has_subcommands();
         let has_bare = command.get_positionals().any(|it| it.get_id() == BARE_FILE);
         assert_eq!(is_free, has_bare || names.ends_with("export"), "{names}");
@@ -72,20 +72,51 @@ fn every_command_that_reads_a_configuration_accepts_it_in_each_form() {
             with_file.insert(names.to_owned());
         }
     });
-    for name in ["serve", "stdio", "check", "doctor", "status", "tools", "report", "plan", "reload"]
-    {
+    for name in [
+        "serve", "stdio", "check", "doctor", "status", "tools", "report", "plan", "reload",
+        "history", "pin list", "pin diff",
+    ] {
         assert!(with_file.contains(&format!("trunkline {name}")), "{name}: {with_file:?}");
     }
 }
 
+/// The commands without `--json`, and the reasons, which docs/commands.md has, too.
+const WITHOUT_JSON: &[(&str, &str)] = &[
+    ("serve", "runs until it is stopped; `log.format = \"json\"` has its log as JSON"),
+    ("stdio", "its output is the protocol"),
+    ("example", "its output is the protocol"),
+    ("login", "waits for a person; `logins --json` lists the logins"),
+    ("schema", "its output is JSON already"),
+    ("completions", "its output is a script for a shell"),
+    ("cert", "its output is files in PEM"),
+    ("import", "its output is TOML for the configuration"),
+    ("export", "its output is a change in the file of a client"),
+];
+
 #[test]
-fn every_command_about_state_prints_json() {
+fn every_command_prints_json_or_has_a_reason_not_to() {
+    let mut excepted = BTreeSet::new();
     visit(&mut built_command(), "trunkline", &mut |names, command| {
-        let name = names.split(' ').nth(1).unwrap_or_default();
-        let asks = group_of(name).is_some_and(|group| group.title.ends_with("a running gateway"));
+        let name = names.strip_prefix("trunkline ").unwrap_or_default();
+        if name.is_empty() || (command.has_subcommands() && command.is_subcommand_required_set()) {
+            return;
+        }
         let has_json = command.get_arguments().any(|it| it.get_long() == Some("json"));
-        assert!(has_json || !asks, "{names}: expected --json");
+        let top = name.split(' ').next().unwrap_or_default();
+        if WITHOUT_JSON.iter().any(|(one, _)| *one == top) {
+            excepted.insert(top.to_owned());
+            assert!(!has_json, "{name} has --json: take it out of WITHOUT_JSON");
+        } else {
+            assert!(has_json, "{name}: expected --json, or a reason in WITHOUT_JSON");
+        }
     });
+    assert_eq!(excepted.len(), WITHOUT_JSON.len(), "a command is gone: {excepted:?}");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    for (name, reason) in WITHOUT_JSON {
+        let line = format!("| `{name}` | {reason} |\n");
+        assert!(page.contains(&line), "docs/commands.md: expected the line {line}");
+    }
 }
 
 #[test]
@@ -93,8 +124,8 @@ fn the_page_of_commands_has_every_exit_code() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
     let page = std::fs::read_to_string(&path).expect("the page");
     let mut table = "| code | meaning |\n|--:|---|\n| 0 | all is fine |\n".to_owned();
-    for one in EXIT_MEANINGS {
-        let _ = writeln!(table, "| {} | {} |", one.exit.0, one.meaning);
+    for exit in FailureExit::ALL {
+        let _ = writeln!(table, "| {} | {} |", exit.code(), exit.meaning());
     }
     let (start, end) = ("<!-- exit codes, generated -->\n", "<!-- end of exit codes -->");
     let (before, rest) = page.split_once(start).expect("the page has the mark");

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use super::{PlanText, ReloadText};
 use crate::cli::columns::wrap_text;
 use crate::cli::running::{GatewayOption, GatewayRequest, report_other_version, report_unanswered};
-use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
+use crate::cli::{
+    BareFile, FAILURE_EXIT, NAME_OR_FILE, NameOrFile, WRONG_USE, json_text, print_error, printable,
+    write_to_stdout,
+};
 
 /// Show the last versions of the configuration file that were applied
 ///
@@ -28,10 +31,13 @@ use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, wri
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     gateway: GatewayOption,
-    /// The version to show; by default all are listed
-    number: Option<u64>,
+    /// The version to show, by default all are listed; or the configuration file, like --config
+    #[arg(id = NAME_OR_FILE, value_name = "NUMBER|FILE", value_parser = NameOrFile::read_version)]
+    subject: Option<NameOrFile>,
+    #[command(flatten)]
+    file: BareFile,
     /// Print the text of the version instead of its changes
-    #[arg(long, requires = "number")]
+    #[arg(long)]
     text: bool,
     /// Print the whole document as JSON
     #[arg(long)]
@@ -71,6 +77,7 @@ const HISTORY_EXAMPLES: &str = "\
 Examples:
   trunkline history                # the versions that were applied
   trunkline history 7              # what a rollback to version 7 changes
+  trunkline history /etc/trunkline/gateway.toml
   trunkline rollback 7             # its consequences, and then the question
   trunkline rollback 7 --yes --wait";
 
@@ -105,15 +112,21 @@ struct VersionText {
 }
 
 pub(crate) fn show_history(args: &HistoryArgs) -> ExitCode {
-    let path = match args.number {
+    let (number, first) = NameOrFile::split(args.subject.as_ref());
+    let gateway = args.gateway.clone().or_file(args.file.clone()).or_file(first);
+    let path = match number {
         Some(number) => format!("/configuration/history/{number}"),
+        None if args.text => {
+            print_error("--text: expected the number of a version");
+            return WRONG_USE.into_code();
+        }
         None => "/configuration/history".to_owned(),
     };
-    let document = match args.gateway.request(&GatewayRequest::get(&path)) {
+    let document = match gateway.request(&GatewayRequest::get(&path)) {
         Ok(document) => document,
         Err(error) => return report_unanswered(&error),
     };
-    let text = match args.number {
+    let text = match number {
         _ if args.json => Some(json_text(&document)),
         Some(_) => VersionText::deserialize(&document).ok().map(|it| it.describe(args.text)),
         None => VersionsText::deserialize(&document).ok().map(|it| it.describe()),

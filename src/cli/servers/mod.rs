@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::running::{
     GatewayOption, GatewayRequest, RunningGatewayError, report_other_version, report_unanswered,
 };
-use super::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, write_to_stdout};
+use super::{FAILURE_EXIT, json_text, print_error, printable, write_to_stdout};
 use crate::config::nearest_choice;
 use server_text::ServerStateText;
 pub(super) use trial::{TestArgs, test};
@@ -25,8 +25,8 @@ pub(super) use trial::{TestArgs, test};
 /// The new one takes over once it is ready or has failed, and calls in flight finish at the old one.
 /// A server that has failed, or waits before its next start, is tried at once.
 ///
-/// Exit codes: 0 if the server is ready, or starts with its first call, 1 if not, 2 for an invalid
-/// command line or an unknown server, 3 if no gateway answers.
+/// Exit codes: 0 if the server is ready, or starts with its first call, 1 if not, or if it is unknown,
+/// 2 for an invalid command line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = SERVER_EXAMPLES)]
 pub(super) struct RestartArgs {
@@ -43,8 +43,8 @@ pub(super) struct RestartArgs {
 /// server is not started again before it is enabled: not by a reload and, with gateway.state_dir, not
 /// by a restart of the gateway.
 ///
-/// Exit codes: 0 if the server is disabled, 1 if not, 2 for an invalid command line or an unknown
-/// server, 3 if no gateway answers.
+/// Exit codes: 0 if the server is disabled, 1 if not, or if it is unknown, 2 for an invalid command
+/// line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = SERVER_EXAMPLES)]
 pub(super) struct DisableArgs {
@@ -54,8 +54,8 @@ pub(super) struct DisableArgs {
 
 /// Start a server that was disabled
 ///
-/// Exit codes: 0 if the server is ready, or starts with its first call, 1 if not, 2 for an invalid
-/// command line or an unknown server, 3 if no gateway answers.
+/// Exit codes: 0 if the server is ready, or starts with its first call, 1 if not, or if it is unknown,
+/// 2 for an invalid command line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = SERVER_EXAMPLES)]
 pub(super) struct EnableArgs {
@@ -184,7 +184,7 @@ fn report_refused(error: &RunningGatewayError, gateway: &GatewayOption, server: 
         None => format!("expected one of {}", names.join(", ")),
     };
     print_error(&printable(&format!("there is no server {server:?}: {meant}")));
-    WRONG_USE.into_code()
+    FAILURE_EXIT.into_code()
 }
 
 fn known_names(page: &Value) -> Vec<&str> {

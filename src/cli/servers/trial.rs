@@ -20,8 +20,8 @@ use crate::cli::{FAILURE_EXIT, WRONG_USE, json_text, print_error, printable, wri
 /// Clients do not see it, and it ends with the test. A server with OAuth is tested as it runs. A tool
 /// is called without the rules of a client, with effect; that needs the role admin.
 ///
-/// Exit codes: 0 if every step has passed, 1 if not, 2 for an invalid command line or an unknown
-/// server, 3 if no gateway answers.
+/// Exit codes: 0 if every step has passed, 1 if not, or if the server is unknown, 2 for an invalid
+/// command line, 3 if no gateway answers.
 #[derive(Debug, Args)]
 #[command(after_help = TEST_EXAMPLES)]
 pub(crate) struct TestArgs {

@@ -245,7 +245,7 @@ fn without_anything_to_import_the_programs_are_named() {
     let none = user.types(&["import", "cursor"]).exits_with(FAILURE);
     none.complains_of(&["Cursor has no configuration here", ".cursor/mcp.json"]);
     user.types(&["import", "excel"]).exits_with(WRONG_USE).complains_of(&["`excel`", "cursor"]);
-    let unknown = user.pipes(&["import", "-"], b"{\"a\": 1}").exits_with(FAILURE);
+    let unknown = user.pipes(&["import", "-"], b"{\"a\": 1}").exits_with(CONFIG_FAULT);
     unknown.complains_of(&["no MCP servers in a known form", "--from"]);
 }
 

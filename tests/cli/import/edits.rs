@@ -99,7 +99,7 @@ fn nothing_is_written_that_check_would_refuse() {
     user.has(&user.project("gateway.toml"), profile);
     let remove = user.types(&["remove", "a"]).exits_with(CONFIG_FAULT);
     remove.complains_of(&["nothing was written", "profiles.p.servers"]);
-    user.types(&["remove", "b"]).exits_with(FAILURE).complains_of(&["no [servers.b]"]);
+    user.types(&["remove", "b"]).exits_with(WRONG_USE).complains_of(&["no [servers.b]"]);
     assert_eq!(user.gateway(), profile);
 }
 

@@ -7,7 +7,7 @@ fn is_refused(user: &User, name: &str, text: impl AsRef<[u8]>, words: &[&str]) {
     let path = user.project(name);
     user.has(&path, text);
     let path = path.to_str().unwrap();
-    let ran = user.types(&["import", path, "--write"]).exits_with(FAILURE);
+    let ran = user.types(&["import", path, "--write"]).exits_with(CONFIG_FAULT);
     ran.complains_of(&[&[path], words].concat());
     assert!(!user.project("gateway.toml").exists());
 }
@@ -61,7 +61,7 @@ fn other_than_regular_files_are_refused_and_a_link_to_one_is_read() {
     let pipe = user.project("pipe.json");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
-    let ran = user.types(&["import", pipe.to_str().unwrap()]).exits_with(FAILURE);
+    let ran = user.types(&["import", pipe.to_str().unwrap()]).exits_with(CONFIG_FAULT);
     ran.complains_of(&["found a named pipe"]);
     let link = user.home(".cursor/mcp.json");
     user.has(&user.home("dotfiles/mcp.json"), fixture("cursor.json"));

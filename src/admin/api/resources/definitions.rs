@@ -18,7 +18,7 @@ use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinnedDefinit
 use crate::text::{error_chain, escape_controls, escape_invisible};
 
 /// Every definition that waits for approval.
-#[derive(Serialize, JsonSchema)]
+#[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct PendingPage {
     /// In file order of servers.
     pending: Vec<PendingDefinition>,
@@ -76,18 +76,27 @@ pub(crate) struct DecidedDefinition {
     name: String,
 }
 
+impl PendingPage {
+    /// Adds the definitions of a server.
+    pub(crate) fn add(&mut self, server: &ServerName, record: &BaselineRecord) {
+        let (rejected, pending): (Vec<_>, Vec<_>) =
+            pending_of(server, record).into_iter().partition(|one| one.rejected);
+        self.pending.extend(pending);
+        self.rejected.extend(rejected);
+    }
+}
+
 /// Lists the definitions that wait for approval, with their changes.
 pub(crate) async fn list_pending(request: EndpointRequest) -> EndpointAnswer {
     let folder = folder(&request)?;
     let config = request.report.configured();
     let servers: Vec<_> = config.servers.iter().map(|server| server.name.clone()).collect();
     let read = move || {
-        let mut pending = Vec::new();
+        let mut page = PendingPage::default();
         for server in servers {
-            pending.extend(pending_of(&server, &folder.read(&server)?));
+            page.add(&server, &folder.read(&server)?);
         }
-        let (rejected, pending) = pending.into_iter().partition(|one| one.rejected);
-        Ok(PendingPage { pending, rejected })
+        Ok(page)
     };
     answer(&in_background(read).await?)
 }
