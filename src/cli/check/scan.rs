@@ -44,7 +44,9 @@ pub(crate) fn scan_servers(
             let listed = with_listed_servers(config.clone(), |it| ScanReport::of(it));
             (listed.map_err(|error| report_error(&error))?, true)
         };
-    report.unlisted.iter().for_each(|server| output.add_fault(&describe_unlisted(server)));
+    for server in &report.unlisted {
+        output.add_fault(&describe_unlisted(server));
+    }
     for name in unknown_servers(config, &report) {
         output.add_fault(&format!("servers.{name}: the running gateway does not have it"));
     }

@@ -114,7 +114,9 @@ pub(crate) fn read_document<T: DeserializeOwned>(document: &Value) -> Result<T, 
 
 /// Prints each server that could not be listed, with the reason.
 pub(crate) fn print_unlisted(unlisted: &[UnlistedServer]) {
-    unlisted.iter().for_each(|server| print_error(&describe_unlisted(server)));
+    for server in unlisted {
+        print_error(&describe_unlisted(server));
+    }
 }
 
 /// Describes a server that could not be listed.

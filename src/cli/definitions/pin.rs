@@ -191,7 +191,9 @@ fn list_as_json(all: &ReadBaselines) -> String {
 /// Returns the document of `GET /api/v1/definitions`.
 fn diff_as_json(all: &ReadBaselines) -> String {
     let mut page = PendingPage::default();
-    all.iter().for_each(|(server, record)| page.add(server, record));
+    for (server, record) in all {
+        page.add(server, record);
+    }
     json_text(&serde_json::to_value(page).unwrap_or_default())
 }
 
