@@ -2,12 +2,12 @@
 //!
 //! `instructions.toml` has the instructions per call of every measured path, and the reason of each
 //! figure's last change. The paths are the gateway between the eras, in front of a child process,
-//! with an API key, with few and many tools, and with all checks switched on; and both bare
-//! proxies. A figure that changes by more than [`TOLERANCE`] fails, in both directions and for the
-//! proxies as well. More instructions may be a mistake. Fewer must be recorded, or the next change
-//! may lose them again. A changed figure of a proxy or an unrelated path indicates another cause: a
-//! crate, the compiler, a profile, or the way of counting. One command updates all figures, with
-//! the reason.
+//! with an API key, with few and many tools, with `trunkline top` open, and with all checks
+//! switched on; and both bare proxies. A figure that changes by more than [`TOLERANCE`] fails, in
+//! both directions and for the proxies as well. More instructions may be a mistake. Fewer must be
+//! recorded, or the next change may lose them again. A changed figure of a proxy or an unrelated
+//! path indicates another cause: a crate, the compiler, a profile, or the way of counting. One
+//! command updates all figures, with the reason.
 //!
 //! The program is the release build, as the README's first command builds it. The distribution
 //! build uses link-time optimization, which takes fewer instructions and longer than the gate
@@ -121,7 +121,7 @@ fn ways() -> Vec<CountedWay> {
         ways.extend([CountedWay::Proxy(client), CountedWay::InlineProxy(client)]);
         ways.extend([client, other(client)].map(|server| CountedWay::Gateway { client, server }));
     }
-    ways.extend([CountedWay::Stdio, CountedWay::ApiKey, FEW, MANY]);
+    ways.extend([CountedWay::WithTop, CountedWay::Stdio, CountedWay::ApiKey, FEW, MANY]);
     ways
 }
 
@@ -148,14 +148,20 @@ fn faults(held: &HeldCounts, counted: &[Counted]) -> Vec<String> {
         }
     }
     let of = |way: CountedWay| counted.iter().find(|(name, _)| *name == way.name());
-    if let (Some((_, few)), Some((name, many))) = (of(FEW), of(MANY)) {
-        let growth = share(*many, *few);
+    for (less, more) in [(FEW, MANY), (PLAIN, CountedWay::WithTop)] {
+        let (Some((base, less)), Some((name, more))) = (of(less), of(more)) else { continue };
+        let growth = share(*more, *less);
         if growth > TOLERANCE {
             faults.push(format!(
-                "{name}: a call takes {growth:.1} % more instructions than with {}.",
-                FEW.name()
+                "{name}: a call takes {growth:.1} % more instructions than on the way {base:?}."
             ));
         }
+    }
+    if let Some((name, now)) = of(PLAIN).filter(|(_, now)| *now > UNOBSERVED_LIMIT) {
+        faults.push(format!(
+            "{name}: a call takes {now} instructions, and without observers at most \
+             {UNOBSERVED_LIMIT}."
+        ));
     }
     faults
 }
@@ -231,6 +237,10 @@ pub fn try_out() {
     }
     let tools = [(&*FEW.name(), 1000), (&*MANY.name(), 1040)];
     assert!(faults_of(&tools, &tools).contains("4.0 % more"), "growth with tools");
+    let top = [(&*PLAIN.name(), 1000), (&*CountedWay::WithTop.name(), 1031)];
+    assert!(faults_of(&top, &top).contains("3.1 % more"), "the cost of top");
+    let slow = [(&*PLAIN.name(), UNOBSERVED_LIMIT + 1)];
+    assert!(faults_of(&slow, &slow).contains("without observers"), "a limit of its own");
     let file = held(&then);
     assert_eq!(toml::from_str::<HeldCounts>(&toml::to_string(&file).unwrap()).unwrap(), file);
     let held: Vec<_> = read().ways.into_iter().map(|way| way.name).collect();
@@ -241,6 +251,11 @@ pub fn try_out() {
 
 /// A change by more than this many per cent fails.
 const TOLERANCE: f64 = 3.0;
+/// Limit for a call that nobody observes: 1 % more than the 93,729 instructions that it took before
+/// the gateway could be observed.
+const UNOBSERVED_LIMIT: u64 = 94_666;
+/// The way that `top` is compared with, and that has the limit.
+const PLAIN: CountedWay = CountedWay::Gateway { client: Era::Modern, server: Era::Modern };
 /// Growth with the number of tools.
 const FEW: CountedWay = CountedWay::Tools(10);
 const MANY: CountedWay = CountedWay::Tools(1000);

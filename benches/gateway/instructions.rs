@@ -6,6 +6,7 @@
 //! runs without counting, several times as fast.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use url::Url;
 use crate::plan::{
     Access, BASICS, DIRECT, Way, behind, configured, gateway, load, ready_way, servers,
 };
-use crate::process::{Process, Wrapper, scratch};
+use crate::process::{Process, Wrapper, binary, scratch};
 
 /// A path for which the instructions per call are counted.
 #[derive(Clone, Copy)]
@@ -31,6 +32,8 @@ pub enum CountedWay {
     },
     /// The gateway without an access log.
     QuietGateway(Era),
+    /// The gateway while `trunkline top` watches it.
+    WithTop,
     /// The gateway in front of a child process.
     Stdio,
     /// A client with an API key.
@@ -46,6 +49,7 @@ impl CountedWay {
             Self::InlineProxy(client) => format!("inline proxy, {client:?} client"),
             Self::Gateway { client, server } => format!("{client:?} client, {server:?} server"),
             Self::QuietGateway(era) => format!("{era:?} without an access log"),
+            Self::WithTop => "Modern client, Modern server, top open".to_owned(),
             Self::Stdio => "Modern client, stdio server".to_owned(),
             Self::ApiKey => "Modern client with an API key".to_owned(),
             Self::Tools(count) => format!("a server with {count} tools"),
@@ -75,6 +79,11 @@ impl CountedWay {
             Self::QuietGateway(era) => {
                 let gateway = gateway(folder, mock, Access::Off, &wrapper).await;
                 count.per_call(&gateway, &to(&gateway, era, behind(era))).await
+            }
+            Self::WithTop => {
+                let gateway = gateway(folder, mock, Access::Line, &wrapper).await;
+                let way = to(&gateway, Era::Modern, behind(Era::Modern));
+                count.per_call_beside(&gateway, &way, || take_sample(folder)).await
             }
             Self::Stdio => {
                 let text = format!(
@@ -161,6 +170,11 @@ impl Count {
 
     /// Makes calls on a path through the process, and returns the instructions per call.
     pub async fn per_call(&self, process: &Process, way: &Way) -> u64 {
+        self.per_call_beside(process, way, || {}).await
+    }
+
+    /// Does the same, and runs `observe` once among the first calls and once among the counted ones.
+    async fn per_call_beside(&self, process: &Process, way: &Way, observe: impl Fn()) -> u64 {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));
         let mut caller = BenchCaller::open(script, &load).await.expect("a connection");
@@ -169,8 +183,12 @@ impl Count {
         for _ in 0..WARM {
             caller.call().await.expect("a right answer");
         }
+        observe();
         process.callgrind("--zero");
-        for _ in 0..COUNTED {
+        for call in 0..COUNTED {
+            if call == COUNTED / 2 {
+                observe();
+            }
             caller.call().await.expect("a right answer");
         }
         process.callgrind("--dump");
@@ -180,6 +198,16 @@ impl Count {
         let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
         total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
     }
+}
+
+/// Asks a gateway of the folder for the document that `trunkline top` shows, as each of its samples
+/// does. It takes one a second: with one in [`COUNTED`] calls, the gateway serves a thousand calls a
+/// second.
+fn take_sample(folder: &Path) {
+    let config = folder.join(Access::Line.file_name());
+    let asked = Command::new(binary()).args(["top", "--json", "--config"]).arg(config).output();
+    let asked = asked.expect("the command runs");
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
 }
 
 /// Waits until a program without requests is idle: some of its startup work is deferred by a

@@ -72,6 +72,16 @@ pub enum Access {
     Off,
 }
 
+impl Access {
+    /// Returns the name of the configuration of [`gateway`].
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Line => "line.toml",
+            Self::Off => "off.toml",
+        }
+    }
+}
+
 impl Stage {
     pub async fn set() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -235,10 +245,7 @@ pub fn behind(server: Era) -> &'static str {
 /// Starts a gateway in front of the mock server, which is configured as two servers: one of each
 /// era. Returns once both are listed.
 pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrapper) -> Process {
-    let (name, access) = match access {
-        Access::Line => ("line.toml", true),
-        Access::Off => ("off.toml", false),
-    };
+    let (name, access) = (access.file_name(), matches!(access, Access::Line));
     let servers = servers(mock, "");
     let text = format!("{BASICS}[log]\naccess = {access}\n{servers}");
     let process = configured(folder, name, &text, wrapper);
