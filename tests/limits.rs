@@ -320,9 +320,11 @@ const CHOICES: [(&str, &str, &str); 1] = [(
 )];
 
 /// Limits of a connection, some of them without a setting: the field of [`ConnectionLimits`].
-const FIXED: [(&str, &str, &str); 11] = [
+const FIXED: [(&str, &str, &str); 13] = [
     ("connections", LISTENER, "one_connection_too_many_gets_503_and_freed_room_is_used"),
     ("connections_each", LISTENER, "one_address_has_so_many_connections_and_no_more"),
+    ("h2_resets", REPLICAS, "requests_that_are_reset_at_once_leave_the_connection_to_others"),
+    ("h2_window", REPLICAS, "the_connection_has_room_for_large_bodies_of_many_requests"),
     ("h2_streams", LISTENER, "one_http_2_stream_too_many_is_reset_and_the_others_are_served"),
     ("handshake", LISTENER, "a_connection_that_never_gets_to_a_request_is_closed"),
     ("header", LISTENER, "headers_over_the_bound_are_answered_with_431_on_both_protocols"),
@@ -362,6 +364,7 @@ const LIVES: &str = "tests/gateway/input/lives.rs";
 const KEPT: &str = "tests/gateway/transforms/kept_results.rs";
 const OWN_TOOLS: &str = "tests/gateway/transforms/own_tools.rs";
 const RELOAD: &str = "tests/system/reload.rs";
+const REPLICAS: &str = "tests/gateway/cluster/connections.rs";
 const RETRIES: &str = "tests/gateway/transforms/retries.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
 const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";

@@ -49,9 +49,8 @@ pub use replica_id::ReplicaId;
 pub use shared_quotas::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
 pub use shared_rates::SharedRates;
 pub use store::{
-    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore, QuotaDemand, QuotaGrant,
-    QuotaStore, RedisStore,
-    StoredValue,
+    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore,
+    QuotaDemand, QuotaGrant, QuotaStore, RedisStore, StoredValue,
 };
 
 /// The reasons that a gateway cannot be a replica.

@@ -109,9 +109,9 @@ impl SharedQuotas {
             (state.unused, state.sum.unwrap_or(0))
         };
         let rest = u32::try_from(u64::from(limit).saturating_sub(sum)).unwrap_or(u32::MAX);
-        let least = cost.saturating_sub(unused).max(1);
-        let most = least.max((rest / BLOCKS_PER_QUOTA).min(MAX_BLOCK));
-        let demand = QuotaDemand { limit, least, most };
+        let needed = cost.saturating_sub(unused).max(1);
+        let block = needed.max((rest / BLOCKS_PER_QUOTA).min(MAX_BLOCK));
+        let demand = QuotaDemand { limit, least: needed, most: block };
         let grant = self.request(&lease.name, &demand).await.ok_or(QuotaRefusal::Unavailable)?;
         let mut state = lease.state.lock();
         state.sum = Some(grant.sum);

@@ -100,8 +100,8 @@ impl Snapshots {
         let metrics = Arc::clone(&surroundings.metrics);
         surroundings.set_limits(&config);
         let events = surroundings.events.clone();
-        let registry = LimitRegistry::new(Arc::clone(&metrics), events, quotas)
-            .sharing_rates(shared_rates);
+        let registry =
+            LimitRegistry::new(Arc::clone(&metrics), events, quotas).sharing_rates(shared_rates);
         let DisabledAtStart { servers: disabled, file: disabled_file } = disabled;
         let servers = config.servers.iter().filter(|it| disabled.find(&it.name).is_none());
         let servers = servers

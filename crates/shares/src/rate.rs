@@ -105,7 +105,7 @@ impl Bucket {
     ) -> Result<(), Failure> {
         match &self.shared {
             None => judge_batch(self.limiter.check_n(cost).ok(), name),
-            Some(shared) => self.check_shared(shared, cost, name()),
+            Some(shared) => self.check_shared(shared, cost, &name()),
         }
     }
 
@@ -113,10 +113,10 @@ impl Bucket {
         &self,
         shared: &Arc<dyn SharedPermits>,
         cost: NonZeroU32,
-        name: String,
+        name: &str,
     ) -> Result<(), Failure> {
-        let alone = || judge_batch(self.limiter.check_n(cost).ok(), || name.clone());
-        shared.take(cost).judge(|| name.clone(), alone)
+        let alone = || judge_batch(self.limiter.check_n(cost).ok(), || name.to_owned());
+        shared.take(cost).judge(|| name.to_owned(), alone)
     }
 }
 

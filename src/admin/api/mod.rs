@@ -95,7 +95,9 @@ where
     if !endpoint.is_recorded {
         let answered = (endpoint.answer)(request).await;
         let refusal = answered.as_ref().err().filter(|_| sender.notes.is_refused());
-        refusal.into_iter().for_each(|problem| sender.record_refusal(problem));
+        if let Some(problem) = refusal {
+            sender.record_refusal(problem);
+        }
         return answered;
     }
     let change = (endpoint.answer)(request);

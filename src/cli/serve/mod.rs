@@ -254,8 +254,7 @@ impl Running {
         let replica = replicas::bind_replica(&config, settings.replicas, doors, &metrics).await?;
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
-        let audit = audit_log::start_audit(&config, &metrics).await;
-        let audit = audit.map_err(ServeError::Threads)?;
+        let audit = audit_log::start_audit(&config, &metrics).await.map_err(ServeError::Threads)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
@@ -271,10 +270,7 @@ impl Running {
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let info = own_info();
         let disabled = DisabledAtStart::open(&config, path);
-        if let Some(replica) = &replica {
-            quotas.share(replica.cluster.shared_quotas());
-        }
-        let shared_rates = replica.as_ref().map(|replica| replica.cluster.shared_rates() as _);
+        let shared_rates = replicas::share_limits(replica.as_ref(), &quotas);
         let startup =
             StartUp { config, surroundings, info, definitions, quotas, shared_rates, disabled };
         let snapshots = Snapshots::start(startup);

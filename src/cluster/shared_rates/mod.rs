@@ -101,9 +101,8 @@ impl SharedRates {
         self.counts.count_rate_request();
         let reply = timeout(STORE_TIMEOUT, self.store.take_permits(name, demand)).await;
         let reply = reply.unwrap_or(Err(ClusterStoreError::Timeout));
-        let granted = reply.and_then(|reply| {
-            PermitGrant::read(&reply, demand).ok_or(ClusterStoreError::Reply)
-        });
+        let granted = reply
+            .and_then(|reply| PermitGrant::read(&reply, demand).ok_or(ClusterStoreError::Reply));
         match granted {
             Ok(grant) => Some(grant),
             Err(error) => {
@@ -173,9 +172,7 @@ impl SharedRates {
         };
         let new = || {
             let name = self.name_of(&text);
-            Arc::new_cyclic(|own| {
-                RatePermits::new(own, Weak::clone(&self.own), name, rate.rate)
-            })
+            Arc::new_cyclic(|own| RatePermits::new(own, Weak::clone(&self.own), name, rate.rate))
         };
         Arc::clone(permits.entry(text.clone()).or_insert_with(new))
     }

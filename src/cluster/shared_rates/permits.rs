@@ -138,7 +138,8 @@ impl RatePermits {
             let paid = grant.taken.min(state.owed);
             state.owed -= paid;
             state.held += grant.taken - paid;
-            let wait = if grant.wait.is_zero() { grant.wait } else { grant.wait.max(LEAST_WAIT) };
+            let wait =
+                if grant.wait.is_zero() { grant.wait } else { grant.wait.max(MIN_STORE_WAIT) };
             state.known =
                 Some(KnownBucket { at: now, left: grant.left, refuses_until: now + wait });
         }
@@ -183,7 +184,7 @@ impl RatePermits {
         if state.owed + cost <= self.most_owed() {
             return PermitTaking::Taken;
         }
-        PermitTaking::Over(self.refill_time().max(LEAST_WAIT))
+        PermitTaking::Over(self.refill_time().max(MIN_STORE_WAIT))
     }
 }
 
@@ -294,6 +295,6 @@ const QUICK_PAUSE: Duration = Duration::from_millis(100);
 /// Requests at longer intervals fetch fewer.
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest time in which a store that has too few permits is not asked again.
-const LEAST_WAIT: Duration = Duration::from_millis(20);
+const MIN_STORE_WAIT: Duration = Duration::from_millis(20);
 /// Time limit of a call's wait for permits.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -98,7 +98,7 @@ impl McpService {
         let place = match self.streams.enter(session.holder(), narrowing, limit) {
             Ok(place) => place,
             Err(failure) => {
-                log_refused_stream(None, &context, &failure);
+                log_refused_stream(None, context, &failure);
                 return response::refusal(None, &failure);
             }
         };

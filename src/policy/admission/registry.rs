@@ -118,12 +118,12 @@ impl LimitRegistry {
         let users = users.map(|rate| self.users.find(rate, || new_users(rate)));
         let clients = config.clients.iter().filter_map(|client| {
             let rate = client.rate.or(config.gateway.client_rate)?;
-            let bucket = self.bucket(client_limit(&client.name), rate);
+            let bucket = self.bucket(&client_limit(&client.name), rate);
             Some((Arc::clone(&client.name), bucket))
         });
         let clients = clients.collect();
         let profiles = config.profiles.iter().filter_map(|profile| {
-            let bucket = self.bucket(profile_limit(profile.name.as_str()), profile.rate?);
+            let bucket = self.bucket(&profile_limit(profile.name.as_str()), profile.rate?);
             Some((profile.name.clone(), bucket))
         });
         let profiles = profiles.collect();
@@ -179,7 +179,7 @@ impl LimitRegistry {
         let tools = server.tools.overrides.iter().filter_map(|(native, tool)| {
             let limit = || ServerRates::limit_name(name, Some(native));
             let rates = ToolRates {
-                all: tool.rate.map(|rate| self.bucket(limit(), rate)),
+                all: tool.rate.map(|rate| self.bucket(&limit(), rate)),
                 each: tool.rate_each.map(|rate| self.holder_buckets(limit(), rate)),
                 cost: NonZeroU32::new(tool.cost).unwrap_or(NonZeroU32::MIN),
             };
@@ -187,7 +187,7 @@ impl LimitRegistry {
         });
         let limit = || ServerRates::limit_name(name, None);
         ServerRates {
-            all: server.rate.map(|rate| self.bucket(limit(), rate)),
+            all: server.rate.map(|rate| self.bucket(&limit(), rate)),
             each: server.rate_each.map(|rate| self.holder_buckets(limit(), rate)),
             tools: tools.collect(),
         }
@@ -225,10 +225,10 @@ impl LimitRegistry {
         Some(new)
     }
 
-    fn bucket(&self, name: String, rate: Rate) -> Arc<Bucket> {
+    fn bucket(&self, name: &str, rate: Rate) -> Arc<Bucket> {
         let source = self.shared_rates.as_ref();
-        let new = || Bucket::new(rate).shared_as(&name, source);
-        self.buckets.find((name.clone(), rate), new)
+        let new = || Bucket::new(rate).shared_as(name, source);
+        self.buckets.find((name.to_owned(), rate), new)
     }
 }
 

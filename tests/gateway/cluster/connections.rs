@@ -32,8 +32,9 @@ async fn requests_that_are_reset_at_once_leave_the_connection_to_others() {
         Frame::get(stream, (ENVELOPE_HEADER.as_str(), &envelope))
     };
     let last = 401;
-    let resets = (0..200).map(|number| 2 * number + 1);
-    let mut all: Vec<_> = resets.flat_map(|it| [get(it), Frame::reset(it)]).collect();
+    // More than `h2_resets` is for other clients.
+    let h2_resets = (0..200).map(|number| 2 * number + 1);
+    let mut all: Vec<_> = h2_resets.flat_map(|it| [get(it), Frame::reset(it)]).collect();
     all.push(get(last));
     frames.send(&all).await;
     let answer = within(async {
@@ -76,7 +77,7 @@ async fn faults_of_single_streams_leave_the_connection_to_others() {
 }
 
 #[tokio::test]
-async fn one_large_body_does_not_hold_up_those_of_other_requests() {
+async fn the_connection_has_room_for_large_bodies_of_many_requests() {
     let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
     let gateway = replica(&upstream, &redis).await;
     let mut frames = Frames::connect(peer_address(&gateway).await).await;
@@ -88,9 +89,9 @@ async fn one_large_body_does_not_hold_up_those_of_other_requests() {
             }
         }
     });
-    let window = u32::from_be_bytes(update.await.payload.try_into().unwrap()) + 65_535;
+    let h2_window = u32::from_be_bytes(update.await.payload.try_into().unwrap()) + 65_535;
     // A stream has 256 KiB.
-    assert_eq!(window, 16 << 20);
+    assert_eq!(h2_window, 16 << 20);
 }
 
 /// Returns a cluster's link to another one.

@@ -10,6 +10,8 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
 use crate::listener::{Listener, LiveSettings, Settings, Workers, edge};
+use crate::policy::QuotaLedger;
+use crate::shares::PermitSource;
 use crate::telemetry::metrics::Metrics;
 
 use super::settings::ReplicaSettings;
@@ -49,6 +51,16 @@ impl PeerConnections {
             self.cluster.renew_tls(outgoing);
         }
     }
+}
+
+/// Counts quotas together with the other replicas, and returns the rates that they share.
+pub(super) fn share_limits(
+    replica: Option<&BoundReplica>,
+    quotas: &QuotaLedger,
+) -> Option<Arc<dyn PermitSource>> {
+    let cluster = &replica?.cluster;
+    quotas.share(cluster.shared_quotas());
+    Some(cluster.shared_rates())
 }
 
 /// Binds the listener for other replicas; `None` without `[cluster]`, and for a gateway of one client.
