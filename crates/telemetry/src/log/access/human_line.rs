@@ -123,10 +123,14 @@ impl AccessLogLine<'_> {
 
     /// Writes a text: as it is if it is one word, otherwise in quotes and escaped.
     fn write_bare(&mut self, text: &str) {
-        if !text.is_empty() && !text.contains(' ') && needs_no_escape(text) {
-            self.write_raw(text);
-        } else {
+        if !needs_no_escape(text) {
             let _ = write!(self.out, "{text:?}");
+        } else if text.is_empty() || text.contains(' ') {
+            self.write_raw("\"");
+            self.write_raw(text);
+            self.write_raw("\"");
+        } else {
+            self.write_raw(text);
         }
     }
 
