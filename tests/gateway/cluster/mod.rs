@@ -12,6 +12,7 @@ mod store;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -104,9 +105,17 @@ async fn say(port: u16, line: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
-/// Returns a port that is free at this moment.
+/// Returns a free port below those that the system gives to connections, each once.
 pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    static TAKEN_PORTS: AtomicU32 = AtomicU32::new(0);
+    let first = 16_384 + std::process::id() % 8_192;
+    loop {
+        let port = first + TAKEN_PORTS.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(port).unwrap();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Makes a gateway a replica that listens at this port.
