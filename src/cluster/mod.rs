@@ -49,8 +49,9 @@ pub use replica_id::ReplicaId;
 pub use shared_quotas::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
 pub use shared_rates::SharedRates;
 pub use store::{
-    ClusterStore, ClusterStoreError, MemoryStore, PermitDemand, PermitGrant, PermitStore,
-    QuotaDemand, QuotaGrant, QuotaStore, RedisStore, StoredValue,
+    ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, PermitDemand, PermitGrant,
+    PermitStore, QuotaDemand, QuotaGrant, QuotaStore, RecordChange, RecordKey, RecordStore,
+    RedisStore, StoredValue,
 };
 
 /// The reasons that a gateway cannot be a replica.

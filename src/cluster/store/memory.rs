@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::permits::MemoryRates;
+use super::records::StoredRecord;
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
 use crate::clock;
 
@@ -20,6 +21,8 @@ pub struct MemoryStore {
     pub(super) rates: Mutex<MemoryRates>,
     /// The sums of leased calls.
     pub(super) quotas: Mutex<BTreeMap<String, i64>>,
+    /// Records by collection and name.
+    pub(super) records: Mutex<BTreeMap<(&'static str, String), StoredRecord>>,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,7 @@ impl MemoryStore {
         self.values.lock().clear();
         self.rates.lock().clear();
         self.quotas.lock().clear();
+        self.records.lock().clear();
     }
 
     pub(super) fn access(&self) -> Result<(), ClusterStoreError> {

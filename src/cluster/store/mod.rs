@@ -1,4 +1,4 @@
-//! The store that replicas share: collections of small values with leases.
+//! The store that replicas share: collections of small values with leases, rates, quotas, and records.
 //!
 //! One trait with two implementations: a Redis or Valkey server, and memory for tests and models. A
 //! value is sealed by its user ([`membership`](super::membership)); names are random, or digests, so
@@ -7,6 +7,7 @@
 mod memory;
 mod permits;
 mod quotas;
+mod records;
 mod redis;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 pub use self::memory::MemoryStore;
 pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
 pub use self::quotas::{QuotaDemand, QuotaGrant, QuotaStore};
+pub use self::records::{MAX_RECORD_BYTES, RecordChange, RecordKey, RecordStore};
 pub use self::redis::RedisStore;
 
 /// A value of a collection.
@@ -49,7 +51,7 @@ pub enum ClusterStoreError {
 
 /// The store.
 #[async_trait]
-pub trait ClusterStore: PermitStore + QuotaStore {
+pub trait ClusterStore: PermitStore + QuotaStore + RecordStore {
     /// Writes a value that expires after the lease.
     async fn put(
         &self,

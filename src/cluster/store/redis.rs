@@ -141,7 +141,7 @@ fn read_name(member: &[u8]) -> Option<String> {
     std::str::from_utf8(member).ok().filter(|_| is_name).map(str::to_owned)
 }
 
-fn value_key(collection: &str, name: &str) -> String {
+pub(super) fn value_key(collection: &str, name: &str) -> String {
     format!("{KEY_PREFIX}:{collection}:{name}")
 }
 

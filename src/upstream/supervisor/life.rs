@@ -422,4 +422,4 @@ fn far_away() -> Instant {
 /// Time that a server with stored lists waits before its start, unless a call needs it.
 const HEAD_START: Duration = Duration::from_millis(300);
 /// Time to wait for the exit of a child that closed its output.
-const EXIT_PATIENCE: Duration = Duration::from_millis(500);
+pub(super) const EXIT_PATIENCE: Duration = Duration::from_millis(500);

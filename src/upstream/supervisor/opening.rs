@@ -19,7 +19,7 @@ use crate::mcp::Era;
 use crate::child::{Child, ChildSpec};
 use crate::oauth::GrantOwner;
 use crate::upstream::response_memory::ResponseMemory;
-use crate::upstream::supervisor::life::Life;
+use crate::upstream::supervisor::life::{EXIT_PATIENCE, Life};
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
@@ -223,9 +223,13 @@ impl Life<'_> {
         spawned.map_err(|error| UpstreamError::Spawn(Arc::new(error)))
     }
 
-    /// Ends a child that cannot be used, and adds its last output to the error.
-    async fn bury(&self, child: Child, mut fault: UpstreamError) -> UpstreamError {
+    /// Ends a child that cannot be used, and adds its exit status and its last output to the error.
+    async fn bury(&self, mut child: Child, mut fault: UpstreamError) -> UpstreamError {
         if let UpstreamError::Exited(exit) = &mut fault {
+            // The end of the pipes usually shows before that of the process.
+            if let Ok(status) = timeout(EXIT_PATIENCE, child.failed()).await {
+                exit.cause = ExitCause::Status(status);
+            }
             exit.last_line = child.last_words().pop();
         }
         child.stop().await;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use trunkline::cluster::{ClusterStore as _, RedisStore};
+use trunkline::cluster::{
+    ClusterStore as _, ClusterStoreError, MAX_RECORD_BYTES, RecordChange, RecordKey,
+    RecordStore as _, RedisStore,
+};
 use trunkline::config::StoreUrl;
 
 use super::RedisServer;
@@ -35,4 +38,32 @@ async fn a_list_has_so_many_values_of_a_limited_size() {
     }
     let names: Vec<_> = listed(9).await.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["aa", "cc", "dd"]);
+}
+
+#[tokio::test]
+async fn a_record_is_replaced_only_over_the_expected_value() {
+    const KEY: RecordKey<'static> = RecordKey { collection: "records", name: "aa" };
+    let redis = RedisServer::start().await;
+    let store = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    let write = |bytes, lifetime| RecordChange::Write { bytes, lifetime };
+    assert_eq!(store.read_record(KEY).await.unwrap(), None);
+    let writers = [&b"1"[..], b"2", b"3", b"4"].map(|bytes| {
+        let store = &store;
+        async move { store.replace_record(KEY, None, write(bytes, Some(LEASE))).await.unwrap() }
+    });
+    let written = futures_util::future::join_all(writers).await;
+    assert_eq!(written.iter().filter(|written| **written).count(), 1);
+    let first = store.read_record(KEY).await.unwrap().unwrap();
+    assert!(!store.replace_record(KEY, Some(b"other"), RecordChange::Remove).await.unwrap());
+    let bytes = vec![0xff; MAX_RECORD_BYTES];
+    assert!(store.replace_record(KEY, Some(&first), write(&bytes, None)).await.unwrap());
+    assert_eq!(store.read_record(KEY).await.unwrap().as_ref(), Some(&bytes));
+    assert!(store.replace_record(KEY, Some(&bytes), RecordChange::Remove).await.unwrap());
+    let short = Some(Duration::from_millis(1));
+    assert!(store.replace_record(KEY, None, write(b"expires", short)).await.unwrap());
+    until_async(async || store.read_record(KEY).await.unwrap().is_none()).await;
+    // Another program has written a value that is too long.
+    let longer = vec![1; MAX_RECORD_BYTES + 1];
+    assert!(store.replace_record(KEY, None, write(&longer, None)).await.unwrap());
+    assert!(matches!(store.read_record(KEY).await, Err(ClusterStoreError::Reply)));
 }
