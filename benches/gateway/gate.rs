@@ -2,8 +2,8 @@
 //!
 //! `instructions.toml` has the instructions per call of every measured path, and the reason of each
 //! figure's last change. The paths are the gateway between the eras, in front of a child process,
-//! with an API key, with few and many tools, with `trunkline top` open, and with all checks
-//! switched on; and both bare proxies. A figure that changes by more than [`TOLERANCE`] fails, in
+//! with an API key, with few and many tools, with `trunkline top` open, with two replicas, and with
+//! all checks switched on; and both bare proxies. A figure that changes by more than [`TOLERANCE`] fails, in
 //! both directions and for the proxies as well. More instructions may be a mistake. Fewer must be
 //! recorded, or the next change may lose them again. A changed figure of a proxy or an unrelated
 //! path indicates another cause: a crate, the compiler, a profile, or the way of counting. One
@@ -122,6 +122,7 @@ fn ways() -> Vec<CountedWay> {
         ways.extend([client, other(client)].map(|server| CountedWay::Gateway { client, server }));
     }
     ways.extend([CountedWay::WithTop, CountedWay::Stdio, CountedWay::ApiKey, FEW, MANY]);
+    ways.extend([CountedWay::AtOwner, CountedWay::Forwarded]);
     ways
 }
 
@@ -148,10 +149,10 @@ fn faults(held: &HeldCounts, counted: &[Counted]) -> Vec<String> {
         }
     }
     let of = |way: CountedWay| counted.iter().find(|(name, _)| *name == way.name());
-    for (less, more) in [(FEW, MANY), (PLAIN, CountedWay::WithTop)] {
+    for (less, more, limit) in GROWTH {
         let (Some((base, less)), Some((name, more))) = (of(less), of(more)) else { continue };
         let growth = share(*more, *less);
-        if growth > TOLERANCE {
+        if growth > limit {
             faults.push(format!(
                 "{name}: a call takes {growth:.1} % more instructions than on the way {base:?}."
             ));
@@ -239,6 +240,14 @@ pub fn try_out() {
     assert!(faults_of(&tools, &tools).contains("4.0 % more"), "growth with tools");
     let top = [(&*PLAIN.name(), 1000), (&*CountedWay::WithTop.name(), 1031)];
     assert!(faults_of(&top, &top).contains("3.1 % more"), "the cost of top");
+    for (way, limit) in [(CountedWay::AtOwner, 30), (CountedWay::Forwarded, 1000)] {
+        let name = way.name();
+        for (more, fails) in [(limit - 1, false), (limit + 1, true)] {
+            let figures = [(&*ALONE.name(), 1000), (&*name, 1000 + more)];
+            let faults = faults_of(&figures, &figures);
+            assert_eq!(faults.contains("more instructions than on the way"), fails, "{faults}");
+        }
+    }
     let slow = [(&*PLAIN.name(), UNOBSERVED_LIMIT + 1)];
     assert!(faults_of(&slow, &slow).contains("without observers"), "a limit of its own");
     let file = held(&then);
@@ -256,6 +265,15 @@ const TOLERANCE: f64 = 3.0;
 const UNOBSERVED_LIMIT: u64 = 94_666;
 /// The way that `top` is compared with, and that has the limit.
 const PLAIN: CountedWay = CountedWay::Gateway { client: Era::Modern, server: Era::Modern };
+/// The way without replicas that replicas are compared with.
+const ALONE: CountedWay = CountedWay::Gateway { client: Era::Legacy, server: Era::Legacy };
+/// Ways, others that may take more, and the limits in per cent.
+const GROWTH: [(CountedWay, CountedWay, f64); 4] = [
+    (FEW, MANY, TOLERANCE),
+    (PLAIN, CountedWay::WithTop, TOLERANCE),
+    (ALONE, CountedWay::AtOwner, 3.0),
+    (ALONE, CountedWay::Forwarded, 100.0),
+];
 /// Growth with the number of tools.
 const FEW: CountedWay = CountedWay::Tools(10);
 const MANY: CountedWay = CountedWay::Tools(1000);

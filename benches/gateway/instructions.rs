@@ -18,6 +18,7 @@ use crate::plan::{
     Access, BASICS, DIRECT, Way, behind, configured, gateway, load, ready_way, servers,
 };
 use crate::process::{Process, Wrapper, binary, scratch};
+use crate::replicas::{Relay, Replicas};
 
 /// A path for which the instructions per call are counted.
 #[derive(Clone, Copy)]
@@ -40,6 +41,10 @@ pub enum CountedWay {
     ApiKey,
     /// A server with this many tools.
     Tools(usize),
+    /// One of two replicas, which owns the session.
+    AtOwner,
+    /// Both replicas: one forwards the call to the owner of the session.
+    Forwarded,
 }
 
 impl CountedWay {
@@ -53,6 +58,8 @@ impl CountedWay {
             Self::Stdio => "Modern client, stdio server".to_owned(),
             Self::ApiKey => "Modern client with an API key".to_owned(),
             Self::Tools(count) => format!("a server with {count} tools"),
+            Self::AtOwner => "Legacy client, at the owner of two replicas".to_owned(),
+            Self::Forwarded => "Legacy client, forwarded to the owner".to_owned(),
         }
     }
 
@@ -102,7 +109,25 @@ impl CountedWay {
                 let text = format!("{BASICS}{}", servers(&mock.url, ""));
                 count.configured(folder, &text, None).await
             }
+            Self::AtOwner | Self::Forwarded => self.count_replicas(&count, mock).await,
         }
+    }
+
+    /// Counts the calls of a session that the second of two replicas owns.
+    async fn count_replicas(self, count: &Count, mock: &Url) -> u64 {
+        let at_owner = Count::new(&format!("{}-owner", self.name().replace([' ', ','], "-")));
+        let wrappers = [&count.wrapper(), &at_owner.wrapper()];
+        let Replicas { gateways: [first, owner], .. } = &Replicas::start(mock, wrappers).await;
+        let relay = Relay::start(owner).await;
+        let way = Way::new("", relay.url.clone(), Era::Legacy, behind(Era::Legacy));
+        ready_way(&way).await;
+        let caller = open_caller(&way).await;
+        if matches!(self, Self::AtOwner) {
+            return count_calls(&[(&at_owner, owner)], caller, || {}).await;
+        }
+        ready_way(&Way { url: first.url.clone(), ..way.clone() }).await;
+        relay.switch(first);
+        count_calls(&[(count, first), (&at_owner, owner)], caller, || {}).await
     }
 }
 
@@ -175,29 +200,49 @@ impl Count {
 
     /// Does the same, and runs `observe` once among the first calls and once among the counted ones.
     async fn per_call_beside(&self, process: &Process, way: &Way, observe: impl Fn()) -> u64 {
-        let load = load(1, &crate::QUICK);
-        let script = Arc::new(way.script(&load).await.expect("the way leads there"));
-        let mut caller = BenchCaller::open(script, &load).await.expect("a connection");
-        settled(process.id()).await;
-        process.callgrind("--instr=on");
-        for _ in 0..WARM {
-            caller.call().await.expect("a right answer");
-        }
-        observe();
-        process.callgrind("--zero");
-        for call in 0..COUNTED {
-            if call == COUNTED / 2 {
-                observe();
-            }
-            caller.call().await.expect("a right answer");
-        }
-        process.callgrind("--dump");
-        caller.close().await;
+        count_calls(&[(self, process)], open_caller(way).await, observe).await
+    }
+
+    /// Returns the instructions that the process has taken when it wrote the profile.
+    fn total(&self) -> u64 {
         // The file of a dump on request has a numeric suffix.
         let profile = std::fs::read_to_string(self.file.with_extension("callgrind.1")).unwrap();
         let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
-        total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
+        total.expect("a whole profile").trim().parse::<u64>().unwrap()
     }
+}
+
+/// Connects, and opens the session of a Legacy client.
+async fn open_caller(way: &Way) -> BenchCaller {
+    let load = load(1, &crate::QUICK);
+    let script = Arc::new(way.script(&load).await.expect("the way leads there"));
+    BenchCaller::open(script, &load).await.expect("a connection")
+}
+
+/// Makes calls, and returns the instructions per call of all these processes together.
+async fn count_calls(
+    counted: &[(&Count, &Process)],
+    mut caller: BenchCaller,
+    observe: impl Fn(),
+) -> u64 {
+    for (_, process) in counted {
+        settled(process.id()).await;
+        process.callgrind("--instr=on");
+    }
+    for _ in 0..WARM {
+        caller.call().await.expect("a right answer");
+    }
+    observe();
+    counted.iter().for_each(|(_, process)| process.callgrind("--zero"));
+    for call in 0..COUNTED {
+        if call == COUNTED / 2 {
+            observe();
+        }
+        caller.call().await.expect("a right answer");
+    }
+    counted.iter().for_each(|(_, process)| process.callgrind("--dump"));
+    caller.close().await;
+    counted.iter().map(|(count, _)| count.total()).sum::<u64>() / COUNTED
 }
 
 /// Asks a gateway of the folder for the document that `trunkline top` shows, as each of its samples

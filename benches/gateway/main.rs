@@ -45,6 +45,7 @@ mod nginx;
 mod peers;
 mod plan;
 mod process;
+mod replicas;
 mod report;
 mod table;
 mod targets;
