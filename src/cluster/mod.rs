@@ -97,7 +97,7 @@ pub struct ClusterParts<'a> {
     pub counts: ClusterCounts,
 }
 
-/// The owner of a session.
+/// The owner of a session, a parked call or a kept result.
 #[derive(Debug)]
 pub enum SessionOwner {
     /// This replica, or the id is of none.
@@ -214,11 +214,17 @@ impl Cluster {
     /// open: it has no owner elsewhere, and no session here.
     pub fn find_owner(&self, id: &str, principal: &Principal, endpoint: &Endpoint) -> SessionOwner {
         match self.session_ids.owner_of(id, principal, endpoint) {
-            Some(owner) if owner != self.id => {
-                self.membership.link(owner).map_or(SessionOwner::Gone, SessionOwner::Replica)
-            }
-            _ => SessionOwner::Here,
+            Some(owner) => self.find_replica(owner),
+            None => SessionOwner::Here,
         }
+    }
+
+    /// Returns the replica with this id, which a parked call or a kept result names.
+    pub fn find_replica(&self, id: ReplicaId) -> SessionOwner {
+        if id == self.id {
+            return SessionOwner::Here;
+        }
+        self.membership.link(id).map_or(SessionOwner::Gone, SessionOwner::Replica)
     }
 
     /// Counts a request for a session of a replica that is gone.

@@ -93,6 +93,9 @@ impl McpService {
         drain: Drain,
         cluster: Option<Arc<Cluster>>,
     ) -> Arc<Self> {
+        if let Some(cluster) = &cluster {
+            gateway.join_replicas(cluster.id());
+        }
         let sessions = Sessions::start(&gateway, cluster.clone());
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         let (listeners, bodies) = (ListenStreams::default(), Arc::default());
@@ -269,7 +272,8 @@ impl McpService {
         from: RequestSender,
     ) -> PendingResponse {
         // Before anything is counted: the owner counts it.
-        match self.session_elsewhere(&head, &from.caller) {
+        let elsewhere = self.session_elsewhere(&head, &from.caller);
+        match elsewhere.or_else(|| self.continued_elsewhere(&head, &body, &from)) {
             Some(owner) => self.forward(owner, (head, body), from),
             None => self.answer_here(head, body, from),
         }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::call::{Client, Context, Principal};
-use crate::mcp::Era;
+use crate::call::{Client, Context, Params, Principal};
+use crate::cluster::ReplicaId;
+use crate::mcp::{Era, Method};
 use crate::shares::SharedAmount;
 use crate::snapshot::{Operations, Snapshots, ViewKey};
 use crate::telemetry::audit::AuditTrail;
@@ -16,7 +17,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::observation::CallObservers;
 use crate::telemetry::otel::Tracing;
 
-use super::input::InputStore;
+use super::input::{InputStore, StateSender};
 use super::stores::code_budgets::CodeBudgets;
 use super::stores::paged_lists::PagedLists;
 use super::stores::refused_logins::RefusedLogins;
@@ -69,6 +70,22 @@ impl Gateway {
             calls: Arc::default(),
             info: own_info(),
         }
+    }
+
+    /// Makes this gateway one of several replicas.
+    pub fn join_replicas(&self, own: ReplicaId) {
+        self.inputs.join_replicas(own);
+    }
+
+    /// Returns the replica where a sender's request goes on, if it continues a parked call or reads a kept
+    /// result. `None` if it may go on anywhere.
+    pub fn find_replica(
+        &self,
+        sender: StateSender<'_>,
+        method: &Method,
+        params: &Params,
+    ) -> Option<ReplicaId> {
+        self.inputs.find_replica(sender, method, params)
     }
 
     /// Records a client's declared capabilities before serving it: a gateway with a single client

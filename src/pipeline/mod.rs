@@ -38,6 +38,8 @@ pub use entry::login_consents::{ConsentBinding, ConsentStep};
 pub(crate) use explain::hiding_setting;
 pub use explain::{CallExplanation, CallQuery, ExplainedGate, ExplainedVerdict, TokenFacts};
 pub use gateway::{Gateway, own_info};
+pub use input::StateSender;
+pub use input::kept_results::KEPT_RESULT_SCHEME;
 pub use introduce::Introduction;
 pub use listing::Listed;
 pub use operator_calls::{CallingOperator, OperatorCall, OperatorCallError, OperatorCallReport};

@@ -20,16 +20,23 @@ use crate::text::error_chain;
 
 use super::ForwardedHere;
 use super::bounds::head_patience;
+use super::continuation::is_modern_post;
 use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
 use crate::downstream::requests::dispatch::PendingResponse;
 use crate::downstream::responses::body::BrokenBodyError;
 use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
 
-/// A session of another replica.
+/// A session, call or result of another replica.
 pub(crate) struct SessionElsewhere {
     cluster: Arc<Cluster>,
     owner: Arc<PeerLink>,
+}
+
+impl SessionElsewhere {
+    pub(super) fn new(cluster: &Arc<Cluster>, owner: Arc<PeerLink>) -> Self {
+        Self { cluster: Arc::clone(cluster), owner }
+    }
 }
 
 impl McpService {
@@ -51,9 +58,7 @@ impl McpService {
                 cluster.count_lost();
                 None
             }
-            SessionOwner::Replica(owner) => {
-                Some(SessionElsewhere { cluster: Arc::clone(cluster), owner })
-            }
+            SessionOwner::Replica(owner) => Some(SessionElsewhere::new(cluster, owner)),
         }
     }
 
@@ -120,10 +125,11 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
     id.to_str().ok().filter(|_| !is_modern)
 }
 
-/// Copies the credentials of a request with a session, before authentication removes them. Returns
-/// `None` if it will not be forwarded.
+/// Copies the credentials of a request that may be forwarded, before authentication removes them.
 pub(crate) fn keep_credentials(head: &Parts) -> Option<ShownCredentials> {
-    session_id(&head.headers)?;
+    if session_id(&head.headers).is_none() && !is_modern_post(head) {
+        return None;
+    }
     let shown = ShownCredentials::read(&head.headers, &CREDENTIAL_HEADERS);
     Some(shown).filter(|shown| !shown.is_empty())
 }

@@ -430,7 +430,8 @@ impl ActiveCall {
         let origin = ParkedBy { owner: &self.asker.principal, server: server.as_ref() };
         let ticket = parking.park(waiting, origin, &self.asker.holder(), bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
-        let asked = self.asker.build_question_result(questions, RequestState::Parked(ticket.id));
+        let state = self.asker.inputs.parked_state(&ticket);
+        let asked = self.asker.build_question_result(questions, state);
         self.ticket = Some(ticket);
         asked.map(Answer::Result).inspect_err(|_| self.cancel_parked())
     }

@@ -90,7 +90,7 @@ impl PlannedAttempt {
             match opened.map(|opened| opened.state) {
                 Some(RequestState::Parked(parked)) => {
                     input::check_responses(&input)?;
-                    let attempt = CallAttempt::Resumed { parked, input };
+                    let attempt = CallAttempt::Resumed { parked: parked.number, input };
                     return Ok(Self { attempt, confirmation });
                 }
                 Some(RequestState::Confirm) => {

@@ -71,7 +71,7 @@ fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>,
     check_responses(&input)?;
     let state = input.state.as_deref().ok_or(StateError::OtherRequest)?;
     match active.asker().open(state)?.state {
-        RequestState::Parked(id) => Ok(Some((id, input))),
+        RequestState::Parked(parked) => Ok(Some((parked.number, input))),
         _ => Err(StateError::OtherRequest.into()),
     }
 }

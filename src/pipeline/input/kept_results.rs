@@ -2,9 +2,10 @@
 //! whole or in ranges, by the client that made the call.
 //!
 //! They outlive a reload, but not the gateway, and exist in this process alone: no call depends on
-//! them. A client cannot read the results of a tool that it no longer sees.
+//! them. Of several replicas, the URI of a result names the one that keeps it. A client cannot read the results of a tool that it no longer sees.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use crate::call::{
 };
 use crate::catalog::normal_form;
 use crate::clock;
+use crate::cluster::ReplicaId;
 use crate::config::Config;
 use crate::crypto::random_bytes;
 use crate::mcp::Method;
@@ -27,9 +29,14 @@ use crate::snapshot::View;
 
 use super::unknown::unknown_resource;
 
-/// All kept results, the oldest first.
+/// All kept results.
 #[derive(Default)]
-pub(crate) struct KeptResults(Mutex<VecDeque<KeptResult>>);
+pub(crate) struct KeptResults {
+    /// The oldest first.
+    results: Mutex<VecDeque<KeptResult>>,
+    /// The id of this gateway among several replicas. URIs name it.
+    replica: Arc<OnceLock<ReplicaId>>,
+}
 
 struct KeptResult {
     id: String,
@@ -68,6 +75,11 @@ impl KeptBounds {
 }
 
 impl KeptResults {
+    /// Creates an empty store.
+    pub(crate) fn of_replica(replica: Arc<OnceLock<ReplicaId>>) -> Self {
+        Self { results: Mutex::default(), replica }
+    }
+
     /// Keeps a text for its owner. If the holder has used up its share, the text replaces the
     /// holder's oldest ones. `None` if there is no room.
     pub(crate) fn keep(
@@ -78,9 +90,10 @@ impl KeptResults {
         bounds: KeptBounds,
     ) -> Option<KeptResource> {
         let size = text.text.len();
-        let id = HEXLOWER.encode(&random_bytes::<16>().ok()?);
+        let replica = self.replica.get().map(ReplicaId::to_string).unwrap_or_default();
+        let id = replica + &HEXLOWER.encode(&random_bytes::<16>().ok()?);
         let now = clock::now();
-        let mut kept = self.0.lock();
+        let mut kept = self.results.lock();
         kept.retain(|one| one.until > now);
         let size_of = |kept: &VecDeque<KeptResult>, of: &dyn Fn(&KeptResult) -> bool| {
             kept.iter().filter(|one| of(one)).map(|one| one.text.text.len()).sum::<usize>()
@@ -102,14 +115,14 @@ impl KeptResults {
 
     /// Drops the results of unknown owners.
     pub(crate) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
-        self.0.lock().retain(|one| keep(&one.origin.owner));
+        self.results.lock().retain(|one| keep(&one.origin.owner));
     }
 
     /// Returns the requested part of a result. The failure is the same for another owner's result
     /// and for an unknown one.
     fn read(&self, asked: &KeptAddress, who: &Principal, view: &View) -> Option<ReadPart> {
         let now = clock::now();
-        let kept = self.0.lock();
+        let kept = self.results.lock();
         let one = kept.iter().find(|one| one.id == asked.id && one.until > now)?;
         let ResultOrigin { owner, server, tool } = &one.origin;
         if owner != who || view.catalog.find_listed_tool(server, tool).is_none() {
@@ -199,14 +212,25 @@ impl KeptAddress {
     }
 }
 
+/// Returns the replica that keeps the result with this URI; `None` for other URIs, and for results of
+/// a gateway that is alone.
+pub(super) fn replica_in(uri: &str) -> Option<ReplicaId> {
+    let normal = normal_form(uri).filter(|_| has_own_scheme(uri))?;
+    let rest = normal.strip_prefix(KEPT_RESULT_URI_PREFIX)?;
+    let id = rest.split_once('?').map_or(rest, |(id, _)| id);
+    let (replica, own) = id.split_at_checked(2 * ReplicaId::ID_BYTES)?;
+    ReplicaId::parse(replica).filter(|_| own.len() == 32)
+}
+
 /// Returns true if a URI has the scheme of kept results, in any spelling.
 fn has_own_scheme(uri: &str) -> bool {
     let uri = uri.trim_start_matches(|character: char| character <= ' ');
-    uri.get(..KEPT_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(KEPT_SCHEME))
+    uri.get(..KEPT_RESULT_SCHEME.len())
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(KEPT_RESULT_SCHEME))
 }
 
 /// The scheme of kept results.
-const KEPT_SCHEME: &str = "trunkline:";
+pub const KEPT_RESULT_SCHEME: &str = "trunkline:";
 /// Prefix of the URIs of kept results.
 const KEPT_RESULT_URI_PREFIX: &str = "trunkline://results/";
 /// Limit of the number of kept results.
@@ -232,7 +256,8 @@ mod tests {
         let store = KeptResults::default();
         let lasting = Duration::from_mins(1);
         let bounds = KeptBounds { all: 100, each: 60, most_each: 9, lasting };
-        let owners = || store.0.lock().iter().map(|one| one.text.text.len()).collect::<Vec<_>>();
+        let owners =
+            || store.results.lock().iter().map(|one| one.text.text.len()).collect::<Vec<_>>();
         assert!(!kept_by(&store, "ann", 61, bounds));
         assert!(kept_by(&store, "ann", 40, bounds) && kept_by(&store, "ann", 20, bounds));
         // The oldest result of the same client is evicted.
@@ -247,6 +272,31 @@ mod tests {
         assert_eq!(owners(), [0; 0]);
     }
 
+    #[test]
+    fn the_uri_of_a_result_names_its_replica() {
+        let store = KeptResults::default();
+        let own = ReplicaId::new([0xab; 8]);
+        store.replica.set(own).unwrap();
+        let origin = ResultOrigin {
+            owner: Principal::Anonymous,
+            server: ServerName::new("s").unwrap(),
+            tool: NativeName::new("t"),
+        };
+        let lasting = Duration::from_mins(1);
+        let bounds = KeptBounds { all: 100, each: 60, most_each: 9, lasting };
+        let text = WholeText { text: "x".into(), mime: "text/plain" };
+        let kept = store.keep(text, origin, Holder::Client("ann".into()), bounds).unwrap();
+        for uri in [&kept.uri, &format!("{}?range=0-1", kept.uri), &kept.uri.replacen('t', "T", 1)]
+        {
+            assert_eq!(replica_in(uri), Some(own), "{uri}");
+        }
+        let alone = format!("{KEPT_RESULT_URI_PREFIX}{}", "0".repeat(32));
+        let other = kept.uri.replace("trunkline:", "other:");
+        for uri in [&*alone, &other, &kept.uri[..kept.uri.len() - 1], "trunkline://results/é"] {
+            assert_eq!(replica_in(uri), None, "{uri}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_client_leaves_the_others_a_number_of_results() {
         let store = KeptResults::default();
@@ -254,7 +304,7 @@ mod tests {
         let (all, most_each) = (1_000_000, MAX_KEPT_RESULTS / 2);
         let bounds = KeptBounds { all, each: all / 2, most_each, lasting };
         assert!((0..MAX_KEPT_RESULTS + 10).all(|_| kept_by(&store, "ann", 1, bounds)));
-        assert_eq!(store.0.lock().len(), most_each);
+        assert_eq!(store.results.lock().len(), most_each);
         assert!((0..most_each).all(|_| kept_by(&store, "bob", 1, bounds)));
         assert!(!kept_by(&store, "eve", 1, bounds));
     }

@@ -11,6 +11,7 @@ pub(super) mod task_questions;
 pub(super) mod unknown;
 
 pub(super) use requester::Requester;
+pub use requester::StateSender;
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -26,9 +27,10 @@ use crate::call::{
 };
 use crate::catalog::SealedCursors;
 use crate::clock;
+use crate::cluster::ReplicaId;
 use crate::config::GatewayConfig as Config;
 use crate::crypto::{SealError, random_bytes};
-use crate::era::state::{Digest, OpenedState, RequestState, Seals, StateBinding};
+use crate::era::state::{Digest, OpenedState, ParkedCallId, RequestState, Seals, StateBinding};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{JsonError, Members, Response, object, string};
@@ -38,7 +40,7 @@ use crate::shares::{Holder, ShareBounds};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
-use crate::upstream::parking::{Parking, ParkingLimits};
+use crate::upstream::parking::{Parking, ParkingLimits, Ticket};
 
 use kept_results::{KeptBounds, KeptResults, ResultOrigin};
 use released_uris::ReleasedUris;
@@ -55,6 +57,8 @@ pub(crate) struct InputStore {
     /// URIs in results that clients have received.
     pub(super) released: ReleasedUris,
     pub(super) snapshots: Arc<Snapshots>,
+    /// The id of this gateway among several replicas; empty if it is alone.
+    replica: Arc<OnceLock<ReplicaId>>,
     /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
 }
@@ -62,8 +66,42 @@ pub(crate) struct InputStore {
 impl InputStore {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
         let (parking, questions) = (Parking::new(metrics), TaskQuestions::default());
-        let (kept, released) = (KeptResults::default(), ReleasedUris::default());
-        Arc::new(Self { parking, questions, kept, released, snapshots, made: OnceLock::new() })
+        let replica = Arc::new(OnceLock::new());
+        let kept = KeptResults::of_replica(Arc::clone(&replica));
+        let (released, made) = (ReleasedUris::default(), OnceLock::new());
+        Arc::new(Self { parking, questions, kept, released, snapshots, replica, made })
+    }
+
+    /// Makes the states of parked calls and the URIs of kept results name this replica.
+    pub(super) fn join_replicas(&self, own: ReplicaId) {
+        // A second call would be for the same gateway.
+        let _set = self.replica.set(own);
+    }
+
+    /// Returns the state of a call that was parked here.
+    pub(super) fn parked_state(&self, ticket: &Ticket) -> RequestState {
+        let replica = self.replica.get().map(|own| *own.as_bytes());
+        RequestState::Parked(ParkedCallId { number: ticket.id, replica })
+    }
+
+    /// Returns the replica where a sender's request goes on: that of a parked call, or of a kept result.
+    /// `None` if it may go on anywhere.
+    pub(super) fn find_replica(
+        &self,
+        sender: StateSender<'_>,
+        method: &Method,
+        params: &Params,
+    ) -> Option<ReplicaId> {
+        if *method == Method::ResourcesRead
+            && let Some(replica) = params.uri().and_then(kept_results::replica_in)
+        {
+            return Some(replica);
+        }
+        let state = params.state()?;
+        match self.seals().ok()?.read_content(state, &sender.binding())? {
+            RequestState::Parked(parked) => parked.replica.map(ReplicaId::new),
+            _ => None,
+        }
     }
 
     /// Returns the bounds on the number of parked calls, and their lifetime.

@@ -23,6 +23,15 @@ use crate::shares::Holder;
 use super::task_ids::OwnTasks;
 use super::{InputStore, parse_params, sealing_failed};
 
+/// The sender of a request, to which a sealed state is bound.
+#[derive(Debug, Clone, Copy)]
+pub struct StateSender<'a> {
+    /// The principal.
+    pub principal: &'a Principal,
+    /// The endpoint. Names may have other meanings at another profile's URL.
+    pub endpoint: &'a Endpoint,
+}
+
 /// The sender and the content of a request: a sealed state is bound to both.
 pub(crate) struct Requester {
     pub(crate) inputs: Arc<InputStore>,
@@ -127,17 +136,9 @@ impl Requester {
         }
     }
 
-    /// Returns the principal as sealed states contain it.
+    /// Returns the sender as sealed states contain it.
     fn binding(&self) -> String {
-        let principal = match &self.principal {
-            Principal::Anonymous => "anonymous",
-            Principal::Client(name) => &format!("client {name}"),
-            Principal::User(name) => &format!("user {name}"),
-        };
-        // The whole endpoint, because its narrowing limits the client's view: a state must not lead
-        // from one view to another. Profile names contain no question mark.
-        let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
-        format!("{principal} at {}?{narrowing}", self.endpoint.profile())
+        StateSender { principal: &self.principal, endpoint: &self.endpoint }.binding()
     }
 
     fn digest(&self) -> Digest {
@@ -223,6 +224,21 @@ impl Requester {
         raw.put_slice(string(&state).as_bytes());
         raw.put_u8(b'}');
         Ok(ResultBody::parse(raw.freeze()).map_err(InternalFault::Result)?)
+    }
+}
+
+impl StateSender<'_> {
+    /// Returns the sender as sealed states contain it.
+    pub(super) fn binding(self) -> String {
+        let principal = match self.principal {
+            Principal::Anonymous => "anonymous",
+            Principal::Client(name) => &format!("client {name}"),
+            Principal::User(name) => &format!("user {name}"),
+        };
+        // The whole endpoint, because its narrowing limits the client's view: a state must not lead
+        // from one view to another. Profile names contain no question mark.
+        let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
+        format!("{principal} at {}?{narrowing}", self.endpoint.profile())
     }
 }
 

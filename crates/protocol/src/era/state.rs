@@ -21,8 +21,8 @@ use crate::call::StateError;
 /// The content of a state: how to continue the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestState {
-    /// A parked call in this gateway, by its id.
-    Parked(u64),
+    /// A parked call.
+    Parked(ParkedCallId),
     /// A server that keeps no state of its own, and the state that it sent.
     Server {
         /// The server's name.
@@ -46,6 +46,16 @@ pub enum RequestState {
     Confirm,
     /// A call to which the user has agreed, of a server that keeps no state and sent none.
     Confirmed,
+}
+
+/// Identifies a parked call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedCallId {
+    /// The number of the call in its gateway.
+    pub number: u64,
+    /// The id of the gateway, if it is one of several replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<[u8; 8]>,
 }
 
 /// A state that was opened.
@@ -147,6 +157,17 @@ impl Seals {
         }
         let id = StateId { until: sealed.until, nonce };
         Ok(OpenedState { state: sealed.state, id })
+    }
+}
+
+impl Seals {
+    /// Returns the content of a state of this principal, whatever its request and its age: enough to
+    /// find the replica that will check them. `None` if it is no such state.
+    pub fn read_content(&self, text: &str, principal: &str) -> Option<RequestState> {
+        let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let opened = self.sealer.open(&purpose(principal), &sealed)?;
+        let sealed: Sealed = serde_json::from_slice(&opened).ok()?;
+        Some(sealed.state)
     }
 }
 
@@ -323,11 +344,26 @@ mod tests {
         assert_ne!(params(" ", ""), first, "no value is parsed");
     }
 
+    fn parked(number: u64, replica: Option<[u8; 8]>) -> RequestState {
+        RequestState::Parked(ParkedCallId { number, replica })
+    }
+
+    #[test]
+    fn a_replica_reads_the_content_of_its_principals_states() {
+        let seals = seals(&["one"]);
+        let state = parked(7, Some([1; 8]));
+        let text = seals.seal(state.clone(), bound("ann"), NOW, LASTING).unwrap();
+        assert_eq!(seals.read_content(&text, "ann"), Some(state));
+        assert_eq!(seals.read_content(&text, "bob"), None);
+        assert_eq!(seals.read_content(&text[1..], "ann"), None);
+    }
+
     #[test]
     fn a_state_leads_back_for_whom_it_was_made() {
         let seals = seals(&["one"]);
         for state in [
-            RequestState::Parked(u64::MAX),
+            parked(u64::MAX, None),
+            parked(1, Some([255; 8])),
             RequestState::Server { server: "s".into(), state: "é\"".into() },
             RequestState::Anew,
         ] {
@@ -344,7 +380,7 @@ mod tests {
     #[test]
     fn a_state_that_was_changed_or_made_elsewhere_is_refused() {
         let seals = seals(&["one"]);
-        let text = seals.seal(RequestState::Parked(7), bound("ann"), NOW, LASTING).unwrap();
+        let text = seals.seal(parked(7, None), bound("ann"), NOW, LASTING).unwrap();
         for place in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };

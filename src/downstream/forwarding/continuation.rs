@@ -1,0 +1,63 @@
+//! Modern requests that go on at another replica: retries of parked calls, and reads of kept results.
+//!
+//! A Modern client has no session. The state that it returns with a retry names the replica that holds
+//! the parked call, sealed, and the URI of a kept result names the one that keeps it. All others are
+//! answered where they arrive.
+
+use bytes::Bytes;
+use http::Method as HttpMethod;
+use http::request::Parts;
+use memchr::memmem;
+
+use crate::call::Params;
+use crate::cluster::SessionOwner;
+use crate::jsonrpc::{self, Frame};
+use crate::mcp::{self, Era, Method, ProtocolVersion};
+use crate::pipeline::{KEPT_RESULT_SCHEME, StateSender};
+
+use super::ForwardedHere;
+use super::forward::SessionElsewhere;
+use crate::downstream::McpService;
+use crate::downstream::access::caller::RequestSender;
+
+impl McpService {
+    /// Returns the other replica where a Modern request goes on; `None` if it is answered here. A
+    /// request whose replica is gone gets the same answer as one that came too late.
+    pub(crate) fn continued_elsewhere(
+        &self,
+        head: &Parts,
+        body: &Bytes,
+        from: &RequestSender,
+    ) -> Option<SessionElsewhere> {
+        let cluster = self.cluster.as_ref()?;
+        let is_candidate = is_modern_post(head)
+            && head.extensions.get::<ForwardedHere>().is_none()
+            && CONTINUATION_SIGNS.iter().any(|sign| memmem::find(body, sign.as_bytes()).is_some());
+        if !is_candidate {
+            return None;
+        }
+        let depth = from.snapshot.config.gateway.limits.depth;
+        // The answer to a faulty message is that of any replica.
+        let Ok(Frame::Request { method, params, .. }) = jsonrpc::parse(body, depth) else {
+            return None;
+        };
+        let params = Params::read(params).ok()?;
+        let sender =
+            StateSender { principal: from.caller.principal(), endpoint: from.caller.endpoint() };
+        let replica = self.gateway.find_replica(sender, &Method::parse(&method), &params)?;
+        match cluster.find_replica(replica) {
+            SessionOwner::Here | SessionOwner::Gone => None,
+            SessionOwner::Replica(owner) => Some(SessionElsewhere::new(cluster, owner)),
+        }
+    }
+}
+
+/// Returns true for a POST of a Modern client.
+pub(super) fn is_modern_post(head: &Parts) -> bool {
+    let version = mcp::header::text_value(&head.headers, &mcp::header::PROTOCOL_VERSION);
+    let version = version.and_then(ProtocolVersion::parse);
+    head.method == HttpMethod::POST && version.is_some_and(|it| it.era() == Era::Modern)
+}
+
+/// Texts in the body of each such request. Others are not parsed twice.
+const CONTINUATION_SIGNS: [&str; 2] = ["requestState", KEPT_RESULT_SCHEME];
