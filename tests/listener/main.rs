@@ -13,6 +13,8 @@
 
 mod door;
 mod frames;
+#[path = "../support/nginx.rs"]
+mod nginx;
 #[path = "../support/waiting.rs"]
 mod waiting;
 

@@ -2,16 +2,12 @@
 //! Every request that is not refused is read according to RFC 9112, and nginx and the listener
 //! agree on the end of each.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 use trunkline::listener::Settings;
 
 use crate::door::{Door, within};
-use crate::waiting::until_async;
+use crate::nginx::{Nginx, ProxySettings};
 
 /// Interpretation of the bytes by RFC 9112.
 enum Reading {
@@ -163,7 +159,7 @@ async fn no_request_is_read_out_of_another() {
 #[tokio::test]
 async fn nginx_in_front_ends_each_request_where_the_listener_does() {
     let door = Door::open(Settings::default()).await;
-    let nginx = Nginx::start(door.addr).await;
+    let nginx = start_nginx(door.addr).await;
     for (number, (case, reading)) in corpus().into_iter().enumerate() {
         let answers = answers(&exchange(nginx.address, &format!("{case}{LAST}")).await);
         if let Bodies(bodies) = reading {
@@ -252,75 +248,14 @@ fn answers(mut text: &str) -> Vec<Answer> {
     answers
 }
 
-/// nginx in a usual configuration as a proxy: persistent connections to the listener, streamed
+/// Starts nginx in a usual configuration as a proxy: persistent connections to the listener, streamed
 /// bodies.
-struct Nginx {
-    address: std::net::SocketAddr,
-    _process: Child,
-    _folder: tempfile::TempDir,
-}
-
-impl Nginx {
-    async fn start(server: std::net::SocketAddr) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // The port is free a moment before nginx takes it.
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let config = folder.path().join("nginx.conf");
-        std::fs::write(&config, nginx_configuration(folder.path(), address, server)).unwrap();
-        let process = Command::new(nginx_program())
-            .arg("-p")
-            .arg(folder.path())
-            .arg("-c")
-            .arg(&config)
-            .arg("-e")
-            .arg(folder.path().join("error.log"))
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        until_async(async || TcpStream::connect(address).await.is_ok()).await;
-        Self { address, _process: process, _folder: folder }
-    }
-}
-
-fn nginx_program() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian installs it where only root looks.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
-    let mut programs = folders.map(|folder| folder.join("nginx"));
-    programs.find(|program| program.is_file()).expect("nginx is installed (Debian: nginx-light)")
-}
-
-fn nginx_configuration(
-    folder: &Path,
-    address: std::net::SocketAddr,
-    server: std::net::SocketAddr,
-) -> String {
-    let folder = folder.display();
-    format!(
-        "daemon off;
-master_process off;
-pid {folder}/nginx.pid;
-events {{ worker_connections 256; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    upstream server {{ server {server}; keepalive 1; }}
-    server {{
-        listen {address};
-        location / {{
-            proxy_pass http://server;
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-            proxy_set_header Host localhost;
-            proxy_request_buffering off;
-        }}
-    }}
-}}
-"
-    )
+async fn start_nginx(server: std::net::SocketAddr) -> Nginx {
+    Nginx::start(ProxySettings {
+        servers: &[server],
+        upstream: "keepalive 1;",
+        location: "proxy_set_header Connection \"\"; proxy_set_header Host localhost; \
+                   proxy_request_buffering off;",
+    })
+    .await
 }

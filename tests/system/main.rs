@@ -35,6 +35,7 @@ mod peers;
 mod process;
 mod real_peers;
 mod reload;
+mod replicas;
 mod rmcp_client;
 mod rmcp_server;
 mod shapes;

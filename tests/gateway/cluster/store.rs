@@ -9,6 +9,7 @@ use trunkline::cluster::{
 use trunkline::config::StoreUrl;
 
 use super::RedisServer;
+use crate::support::until_async;
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -8,21 +8,23 @@
 //! it works. Events around calls and lists are in [`situations`], with scripted peers.
 
 mod features;
+mod servers;
 mod situations;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::peers::{Driver, HttpServer, file};
-use super::process::{Process, Tag, text};
+use super::peers::Driver;
+use super::process::{Tag, text};
+use super::replicas::Front;
 use super::rmcp_client;
 use features::{CANCEL, FEATURES, Feature, Names, TASKS, Told, Use, cancel_label};
+use servers::{Listed, SERVERS, Server};
 
 use crate::support::until;
 
@@ -35,29 +37,6 @@ enum Era {
 impl Era {
     fn word(self) -> &'static str {
         if self == Self::Legacy { "legacy" } else { "modern" }
-    }
-}
-
-/// The eras that a server speaks.
-#[derive(Clone, Copy, PartialEq)]
-enum Eras {
-    Legacy,
-    Modern,
-    Both,
-}
-
-impl Eras {
-    fn speaks(self, era: Era) -> bool {
-        self == Self::Both || (self == Self::Legacy) == (era == Era::Legacy)
-    }
-
-    /// The value of the servers' option `--era`.
-    fn option(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Modern => "modern",
-            Self::Both => "both",
-        }
     }
 }
 
@@ -95,95 +74,6 @@ fn clients() -> Vec<Client> {
         Client { name: "rmcp-legacy", era: legacy, driver: None },
         Client { name: "rmcp-modern", era: modern, driver: None },
     ]
-}
-
-/// A server behind.
-struct Server {
-    name: &'static str,
-    eras: Eras,
-    command: Vec<String>,
-    /// Its HTTP server, if it has one.
-    http: Option<HttpServer>,
-}
-
-/// SDK, eras, true for HTTP, and the name of the combination.
-type Listed = (&'static str, Eras, bool, &'static str);
-
-const SERVERS: [Listed; 18] = [
-    ("py", Eras::Legacy, true, "py-legacy-http"),
-    ("py", Eras::Legacy, false, "py-legacy-stdio"),
-    ("py", Eras::Modern, true, "py-modern-http"),
-    ("py", Eras::Modern, false, "py-modern-stdio"),
-    ("py", Eras::Both, true, "py-dual-http"),
-    ("py", Eras::Both, false, "py-dual-stdio"),
-    ("ts", Eras::Legacy, true, "ts-legacy-http"),
-    ("ts", Eras::Legacy, false, "ts-legacy-stdio"),
-    ("ts", Eras::Modern, true, "ts-modern-http"),
-    ("ts", Eras::Modern, false, "ts-modern-stdio"),
-    ("ts", Eras::Both, true, "ts-dual-http"),
-    ("ts", Eras::Both, false, "ts-dual-stdio"),
-    ("rs", Eras::Legacy, true, "rs-legacy-http"),
-    ("rs", Eras::Legacy, false, "rs-legacy-stdio"),
-    ("rs", Eras::Modern, true, "rs-modern-http"),
-    ("rs", Eras::Modern, false, "rs-modern-stdio"),
-    ("rs", Eras::Both, true, "rs-dual-http"),
-    ("rs", Eras::Both, false, "rs-dual-stdio"),
-];
-
-impl Server {
-    fn start((sdk, eras, is_http, name): Listed, log: &Path) -> Self {
-        let mut command = match sdk {
-            "py" => vec![file(".venv-v2/bin/python"), file("everything_server.py")],
-            "ts" => vec!["node".into(), file("everything_server_v2.mjs")],
-            _ => vec![rust_server()],
-        };
-        let more = ["--era", eras.option(), "--page-size", "7"];
-        command.extend(more.iter().map(|word| (*word).to_owned()));
-        let http = is_http.then(|| {
-            let mut process = Command::new(&command[0]);
-            process.args(&command[1..]).args(["--port", "0"]).env("EVERYTHING_CANCEL_LOG", log);
-            HttpServer::announcing(&mut process)
-        });
-        command.push("--stdio".into());
-        Self { name, eras, command, http }
-    }
-
-    /// Starts them side by side.
-    fn start_all(listed: &[Listed], log: &Path) -> Vec<Self> {
-        std::thread::scope(|scope| {
-            let starting: Vec<_> =
-                listed.iter().map(|one| scope.spawn(|| Self::start(*one, log))).collect();
-            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    }
-
-    /// Returns its table in the gateway's configuration.
-    fn toml(&self, env: &str) -> String {
-        match &self.http {
-            Some(http) => format!("url = {:?}\n", http.url()),
-            None => {
-                let (program, args) = self.command.split_first().unwrap();
-                format!("command = {program:?}\nargs = {args:?}\nenv = {{ {env} }}\n")
-            }
-        }
-    }
-
-    /// Checks the eras that the gateway has detected.
-    fn check_eras(&self, gateway: &Process) {
-        let seen = &gateway.server(self.name)["eras"];
-        for era in [Era::Legacy, Era::Modern] {
-            let is_seen = seen.as_array().is_some_and(|eras| eras.contains(&era.word().into()));
-            assert_eq!(is_seen, self.eras.speaks(era), "{}: {seen}", self.name);
-        }
-    }
-}
-
-/// Returns the everything-server on the Rust SDK, which cargo builds with the tests.
-fn rust_server() -> String {
-    let tests = std::env::current_exe().unwrap();
-    let server = tests.parent().unwrap().parent().unwrap().join("examples/everything_server");
-    assert!(server.exists(), "cargo build --example everything_server builds what is missing");
-    server.to_str().unwrap().to_owned()
 }
 
 /// A cell that stays empty, with the reason: client, server and feature, each `*` or a part of the
@@ -428,8 +318,8 @@ async fn every_driver_has_every_feature_of_its_own_eras_servers() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Starts a gateway with all servers of a transport behind it, for all clients.
-async fn lane(servers: Vec<Listed>, tag: String) -> Vec<(String, Vec<Cell>)> {
+/// Starts so many replicas with all servers of a transport behind them, for all clients.
+async fn lane(servers: Vec<Listed>, tag: String, replicas: usize) -> Vec<(String, Vec<Cell>)> {
     let folder = tempfile::tempdir().unwrap();
     let log = log_in(folder.path());
     let servers = Server::start_all(&servers, &log);
@@ -441,26 +331,27 @@ async fn lane(servers: Vec<Listed>, tag: String) -> Vec<(String, Vec<Cell>)> {
     }
     // More than one page of each list, for clients that iterate pages.
     let config = text(&toml).replacen("[gateway]\n", "[gateway]\npage_size = 50\n", 1);
-    let path = folder.path().join("gateway.toml");
-    std::fs::write(&path, config).unwrap();
-    let gateway = Process::start_with(tempfile::tempdir().unwrap(), &path, &[]);
-    gateway.ready(&servers.iter().map(|server| server.name).collect::<Vec<_>>());
-    // The first Legacy list waits until the eras of all servers are known. On a busy machine this
-    // takes longer than a step of a driver may.
-    for _ in 0..3 {
-        let list = json!({ "op": "list" });
-        let lines = rmcp_client::run("legacy", &gateway.url(), &[list]).await;
-        if lines.last().is_some_and(|line| line["ok"] == true) {
-            break;
+    let front = Front::start(&config, replicas).await;
+    let names: Vec<_> = servers.iter().map(|server| server.name).collect();
+    for gateway in front.gateways() {
+        gateway.ready(&names);
+        // The first Legacy list waits until the eras of all servers are known. On a busy machine
+        // this takes longer than a step of a driver may.
+        for _ in 0..3 {
+            let list = json!({ "op": "list" });
+            let lines = rmcp_client::run("legacy", &gateway.url(), &[list]).await;
+            if lines.last().is_some_and(|line| line["ok"] == true) {
+                break;
+            }
         }
+        servers.iter().for_each(|server| server.check_eras(gateway));
     }
-    servers.iter().for_each(|server| server.check_eras(&gateway));
     let all: Vec<_> = servers.iter().collect();
     let mut told: [Vec<Vec<Cell>>; 2] = [Vec::new(), Vec::new()];
     for (features, cells) in rounds().iter().zip(&mut told) {
         let round = Round { features, log: &log };
         for client in &clients {
-            cells.extend(run(client, &all, &gateway.url(), true, round).await);
+            cells.extend(run(client, &all, &front.url(), true, round).await);
         }
     }
     let [first, last] = told;
@@ -472,13 +363,22 @@ async fn lane(servers: Vec<Listed>, tag: String) -> Vec<(String, Vec<Cell>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn three_replicas_behind_a_balancer_are_like_one_gateway() {
+    let tag = Tag::new();
+    let servers = SERVERS.into_iter().filter(|(_, _, is_http, _)| *is_http).collect();
+    let rows = lane(servers, tag.env(), 3).await;
+    let faults = print("Through three replicas:", &rows);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_client_has_every_feature_of_every_server() {
     let tag = Tag::new();
     // A server notifies all its clients about a change, so clients run one after another. The two
     // transports run at once, each with a gateway of its own.
     let (http, stdio): (Vec<_>, Vec<_>) =
         SERVERS.into_iter().partition(|(_, _, is_http, _)| *is_http);
-    let lanes = [http, stdio].map(|servers| tokio::spawn(lane(servers, tag.env())));
+    let lanes = [http, stdio].map(|servers| tokio::spawn(lane(servers, tag.env(), 1)));
     let mut rows = Vec::new();
     for lane in lanes {
         rows.extend(lane.await.unwrap());
