@@ -47,7 +47,7 @@ pub struct StartUp {
     pub info: Bytes,
     /// The accepted definitions of servers.
     pub definitions: DefinitionGuard,
-    /// Counts of daily quotas.
+    /// Counts of quotas.
     pub quotas: Arc<QuotaLedger>,
     /// Permits of rates that replicas share; `None` if the gateway is alone.
     pub shared_rates: Option<Arc<dyn PermitSource>>,
@@ -170,7 +170,7 @@ impl Snapshots {
         self.surroundings.meet_client(abilities);
     }
 
-    /// Returns the counts of daily quotas.
+    /// Returns the counts of quotas.
     pub fn quotas(&self) -> &Arc<QuotaLedger> {
         self.registry.quotas()
     }

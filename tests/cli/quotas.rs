@@ -59,7 +59,8 @@ fn stored(home: &Path) -> u64 {
     let file = files.map(|it| it.path()).find(|it| it.to_string_lossy().ends_with(".quotas.json"));
     let read = file.and_then(|file| std::fs::read(file).ok());
     let counts: Value = read.and_then(|it| serde_json::from_slice(&it).ok()).unwrap_or_default();
-    counts["used"]["quota:profile:default"].as_u64().unwrap_or(0)
+    let window = counts["windows"].as_array().and_then(|windows| windows.first());
+    window.map_or(0, |window| window["used"]["quota:profile:default"].as_u64().unwrap_or(0))
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Rates of profiles and of each client, costs of tools, and daily quotas.
+//! Rates of profiles and of each client, costs of tools, and quotas.
 
 use serde_json::json;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Said, Upstream, client_table};
+use crate::support::{Client, Gateway, Said, Upstream, client_table, poll_for};
 
 /// Adds two clients with keys, the first with more settings.
 fn clients(builder: Builder, more: &str) -> Builder {
@@ -180,4 +180,37 @@ async fn a_call_beyond_its_quota_waits_for_no_slot() {
     };
     let (held, ()) = tokio::join!(client.call("s__hold", json!({})), crowd);
     assert_eq!(held.text(), "held");
+}
+
+#[tokio::test]
+async fn a_quota_per_second_is_refilled_with_the_next_second() {
+    let upstream = Upstream::modern().await;
+    let gateway = clients(Gateway::with("s", upstream.http()), "quota = \"1/s\"").start().await;
+    let client = gateway.modern().key("a");
+    // Two calls in one second are soon made.
+    let refused = poll_for(async || {
+        let said = client.call("s__echo", json!({})).await;
+        (said.status != 200).then_some(said)
+    })
+    .await;
+    assert_eq!(limit(&refused), "quota:client:a");
+    assert!(refused.error()["data"]["retryAfterMs"].as_u64().unwrap() <= 1000, "{refused:?}");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    poll_for(async || (client.call("s__echo", json!({})).await.status == 200).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_quota_whose_unit_is_changed_by_a_reload_has_a_count_of_its_own() {
+    let upstream = Upstream::modern().await;
+    let build = |quota: &str| {
+        let lines = format!("quota = \"{quota}\"");
+        clients(Gateway::with("s", upstream.http()), &lines)
+    };
+    let gateway = build("1/day").start().await;
+    let client = gateway.modern().key("a");
+    assert_eq!(calls(&client, ["s__echo"; 2]).await, ["", "quota:client:a"]);
+    gateway.reload(build("2/h")).await;
+    assert_eq!(calls(&client, ["s__echo"; 3]).await, ["", "", "quota:client:a"]);
+    gateway.reload(build("2/day")).await;
+    assert_eq!(calls(&client, ["s__echo"; 2]).await, ["", "quota:client:a"]);
 }

@@ -1,4 +1,4 @@
-//! Daily quotas of users with tokens.
+//! Quotas of users with tokens.
 
 use serde_json::json;
 use trunkline::telemetry::metrics::ReloadOutcome;

@@ -45,6 +45,7 @@ pub use reader::wording::{nearest_choice, quote_segment};
 pub use sections::call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use sections::clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use sections::confirm::ConfirmChoice;
+pub use sections::count_unit::CountUnit;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use sections::gateway::admin::{AdminConfig, AdminRole, SocketPlace};
 pub use sections::gateway::audit::{AuditConfig, DigestChoice};
@@ -74,7 +75,7 @@ pub use sections::policy::{
     MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
 pub use sections::profiles::ProfileConfig;
-pub use sections::quota::DailyQuota;
+pub use sections::quota::Quota;
 pub use sections::rate::Rate;
 pub use sections::server::aws::AwsConfig;
 pub use sections::server::breaker::BreakerConfig;

@@ -1,4 +1,4 @@
-//! Keeps the usage of daily quotas in `gateway.state_dir`, so that it survives a restart.
+//! Keeps the usage of quotas in `gateway.state_dir`, so that it survives a restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) fn open_quotas(config: &Config, path: &Path) -> (Arc<QuotaLedger>, Op
         }
     };
     let ledger = file.read().unwrap_or_else(|error| {
-        tracing::warn!("all quotas of today start from zero: {}", error_chain(&error));
+        tracing::warn!("all quotas start from zero: {}", error_chain(&error));
         Arc::default()
     });
     (ledger, Some(file))

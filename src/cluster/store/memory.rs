@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::permits::MemoryRates;
+use super::quotas::StoredCounter;
 use super::records::StoredRecord;
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
 use crate::clock;
@@ -20,7 +21,7 @@ pub struct MemoryStore {
     fails: AtomicBool,
     pub(super) rates: Mutex<MemoryRates>,
     /// The sums of leased calls.
-    pub(super) quotas: Mutex<BTreeMap<String, i64>>,
+    pub(super) quotas: Mutex<BTreeMap<String, StoredCounter>>,
     /// Records by collection and name.
     pub(super) records: Mutex<BTreeMap<(&'static str, String), StoredRecord>>,
 }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Pipeline;
+use tokio::time::Instant;
 
 use super::ClusterStoreError;
 use super::memory::MemoryStore;
 use super::redis::{KEY_PREFIX, RedisStore};
+use crate::clock;
 
 /// Calls of a quota that a replica leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct QuotaDemand {
     pub least: u32,
     /// Maximum number of calls.
     pub most: u32,
+    /// Lifetime of the counter after this lease. It exceeds the window of the quota.
+    pub lifetime: Duration,
 }
 
 /// Calls of a quota that the store has leased.
@@ -27,6 +31,13 @@ pub struct QuotaGrant {
     pub leased: u32,
     /// The calls that all replicas have leased.
     pub sum: u64,
+}
+
+/// A counter of leased calls in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredCounter {
+    sum: i64,
+    until: Instant,
 }
 
 /// A store of quotas.
@@ -73,7 +84,7 @@ impl QuotaStore for RedisStore {
             .arg(demand.limit)
             .arg(demand.least)
             .arg(demand.most)
-            .arg(u64::try_from(QUOTA_LIFETIME.as_millis()).unwrap_or(u64::MAX));
+            .arg(u64::try_from(demand.lifetime.as_millis()).unwrap_or(u64::MAX));
         let (reply,): (Vec<i64>,) = self.run(&commands).await?;
         Ok(reply)
     }
@@ -93,19 +104,23 @@ impl QuotaStore for MemoryStore {
         demand: &QuotaDemand,
     ) -> Result<Vec<i64>, ClusterStoreError> {
         self.access()?;
-        let mut quotas = self.quotas.lock();
-        let sum = quotas.entry(name.to_owned()).or_default();
-        let room = i64::from(demand.limit).saturating_sub(*sum).max(0);
+        let (now, mut quotas) = (clock::now(), self.quotas.lock());
+        quotas.retain(|_, counter| counter.until > now);
+        let sum = quotas.get(name).map_or(0, |counter| counter.sum);
+        let room = i64::from(demand.limit).saturating_sub(sum).max(0);
         let leased = room.min(demand.most.into());
-        let leased = if leased < i64::from(demand.least) { 0 } else { leased };
-        *sum += leased;
-        Ok(vec![leased, *sum])
+        if leased == 0 || leased < i64::from(demand.least) {
+            return Ok(vec![0, sum]);
+        }
+        let counter = StoredCounter { sum: sum + leased, until: now + demand.lifetime };
+        quotas.insert(name.to_owned(), counter);
+        Ok(vec![leased, counter.sum])
     }
 
     async fn return_quota(&self, name: &str, calls: u32) -> Result<(), ClusterStoreError> {
         self.access()?;
-        if let Some(sum) = self.quotas.lock().get_mut(name) {
-            *sum = sum.saturating_sub(calls.into()).max(0);
+        if let Some(counter) = self.quotas.lock().get_mut(name) {
+            counter.sum = counter.sum.saturating_sub(calls.into()).max(0);
         }
         Ok(())
     }
@@ -120,5 +135,3 @@ const LEASE_SCRIPT: &str = include_str!("lease_quota.lua");
 const RETURN_SCRIPT: &str = include_str!("return_quota.lua");
 /// The collection of quotas.
 const QUOTA_COLLECTION: &str = "quotas";
-/// Lifetime of a counter after its last lease: longer than the day that it is for.
-const QUOTA_LIFETIME: Duration = Duration::from_hours(48);

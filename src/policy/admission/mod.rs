@@ -167,7 +167,7 @@ impl Policy {
 
     /// Admits a call. The checks, in this order: the rules, the scopes, the server's circuit
     /// breaker, the rates of its tool, its server and its profile, the tool's schema, the user's
-    /// consent, the interceptors, which see the message for the server, the daily quotas, and a
+    /// consent, the interceptors, which see the message for the server, the quotas, and a
     /// slot among the server's calls in flight.
     ///
     /// The rules are first, so that a caller does not learn of scopes, limits or schemas of

@@ -44,7 +44,7 @@ pub enum CallGate {
     Consent,
     /// The interceptors.
     Interceptors,
-    /// The daily quotas.
+    /// The quotas.
     Quotas,
     /// The limit of calls in flight.
     InFlight,
@@ -88,7 +88,7 @@ pub(super) trait Passage: RateTaker + Send + Sized {
     /// effect.
     fn note_interceptors(&mut self, interceptors: &Interceptors, call: &Call, target: &CallTarget);
 
-    /// Checks the daily quotas.
+    /// Checks the quotas.
     fn check_quotas(&mut self, quotas: &CallQuotas<'_>) -> Result<(), Failure>;
 
     /// Looks at the calls in flight, instead of taking a slot, if the passage has no effect.

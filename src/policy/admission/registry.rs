@@ -91,7 +91,7 @@ impl LimitRegistry {
         Self { shared_rates: source, ..self }
     }
 
-    /// Returns the counts of daily quotas.
+    /// Returns the counts of quotas.
     pub fn quotas(&self) -> &Arc<QuotaLedger> {
         &self.quotas
     }

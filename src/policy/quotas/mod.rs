@@ -1,5 +1,7 @@
-//! Daily quotas: counts of calls since midnight UTC.
+//! Quotas: counts of calls in windows of time, which are the seconds, minutes, hours or days of UTC.
 //!
+//! Quotas with windows of different lengths have different counts, even with the same name: a reload
+//! that changes the unit of a quota carries no count over.
 //! The counts outlive snapshots and, in a file of `gateway.state_dir`, the process
 //! ([`quota_file`]).
 
@@ -7,7 +9,7 @@ pub(super) mod quota_file;
 pub(super) mod set_quotas;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use parking_lot::Mutex;
 
 use crate::call::Failure;
 use crate::cluster::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
+use crate::config::Quota;
 use crate::policy::limits::taking::LimitLevel;
+use crate::shares::QuotaWindow;
 
 /// Counts of all quotas.
 #[derive(Debug, Default)]
@@ -25,15 +29,30 @@ pub struct QuotaLedger {
     shared: OnceLock<Arc<SharedQuotas>>,
 }
 
-/// Counts of one day.
+/// Counts of the current windows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct QuotaCounts {
-    /// The day, in days since 1970.
-    pub(super) day: u64,
-    /// Calls by charged quota and holder.
-    pub(super) used: BTreeMap<String, u64>,
+    /// The window of each length, in seconds.
+    pub(super) windows: BTreeMap<NonZeroU64, WindowCounts>,
     /// True if they differ from those in the file.
     pub(super) is_changed: bool,
+}
+
+/// Counts of one window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WindowCounts {
+    /// Its number since 1970.
+    pub(super) number: u64,
+    /// Calls by charged quota and holder.
+    pub(super) used: BTreeMap<String, u64>,
+}
+
+/// Place of a count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CountKey {
+    seconds: NonZeroU64,
+    /// The quota and its holder.
+    name: String,
 }
 
 /// A quota that a call is charged to.
@@ -43,8 +62,8 @@ pub(crate) struct ChargedQuota {
     pub(super) limit: String,
     /// The holder of the count; `None` if all callers share it.
     pub(super) holder: Option<String>,
-    /// Limit of the calls of a day.
-    pub(super) most: u32,
+    /// The limit of the calls of a window.
+    pub(super) setting: Quota,
 }
 
 impl QuotaLedger {
@@ -79,7 +98,7 @@ impl QuotaLedger {
         for quota in quotas {
             let taken = shared.take(quota.shared(since_1970), cost.get()).await;
             leased.leases.push(taken.map_err(|refusal| match refusal {
-                QuotaRefusal::UsedUp => quota.used_up(since_1970),
+                QuotaRefusal::UsedUp => quota.used_up(quota.window_at(since_1970), since_1970),
                 QuotaRefusal::Unavailable => Failure::StoreUnavailable,
             })?);
         }
@@ -95,16 +114,16 @@ impl QuotaLedger {
     ) -> Result<(), Failure> {
         let has_room = |quota: &ChargedQuota| {
             let remaining = shared.remaining(quota.shared(since_1970));
-            remaining.unwrap_or(quota.most.into()) >= cost.get().into()
+            remaining.unwrap_or(quota.setting.calls().into()) >= cost.get().into()
         };
         let refusing = quotas.iter().find(|quota| !has_room(quota));
-        refusing.map_or(Ok(()), |quota| Err(quota.used_up(since_1970)))
+        refusing.map_or(Ok(()), |quota| Err(quota.used_up(quota.window_at(since_1970), since_1970)))
     }
 
     /// Checks that a call has room in all of these quotas, and charges nothing.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] names the first that is used up, and the time until midnight.
+    /// [`Failure::OverLimit`] names the first that is used up, and the time until its window ends.
     pub(super) fn check(
         &self,
         quotas: &[ChargedQuota],
@@ -125,18 +144,19 @@ impl QuotaLedger {
         since_1970: Duration,
     ) -> Vec<LimitLevel> {
         let mut counts = self.counts.lock();
-        counts.begin_day(since_1970.as_secs() / DAY_SECONDS);
+        counts.begin_windows(since_1970);
         let level = |quota: &ChargedQuota| {
             let shared = self.shared.get();
             let shared = shared.map(|shared| shared.remaining(quota.shared(since_1970)));
+            let most = u64::from(quota.setting.calls());
             let remaining = match shared {
-                Some(known) => known.unwrap_or(quota.most.into()),
-                None => u64::from(quota.most).saturating_sub(counts.used_of(quota)),
+                Some(known) => known.unwrap_or(most),
+                None => most.saturating_sub(counts.used_of(quota)),
             };
             LimitLevel {
                 limit: quota.limit.clone(),
                 remaining,
-                setting: format!("{}/day", quota.most),
+                setting: quota.setting.to_string(),
                 is_exceeded: remaining < u64::from(cost.get()),
             }
         };
@@ -156,8 +176,9 @@ impl QuotaLedger {
         let mut counts = self.counts.lock();
         let keys = counts.find_keys(quotas, cost, since_1970)?;
         counts.is_changed |= !keys.is_empty();
-        for key in keys {
-            *counts.used.entry(key).or_default() += u64::from(cost.get());
+        for CountKey { seconds, name } in keys {
+            let window = counts.windows.entry(seconds).or_default();
+            *window.used.entry(name).or_default() += u64::from(cost.get());
         }
         Ok(())
     }
@@ -201,24 +222,39 @@ impl ChargedQuota {
         SharedQuota {
             limit: &self.limit,
             holder: self.holder.as_deref(),
-            most: self.most,
-            day: since_1970.as_secs() / DAY_SECONDS,
+            most: self.setting.calls(),
+            window: self.window_at(since_1970),
         }
     }
 
-    fn used_up(&self, since_1970: Duration) -> Failure {
-        let rest = DAY_SECONDS - since_1970.as_secs() % DAY_SECONDS;
-        Failure::OverLimit { limit: self.limit.clone(), retry_after: Duration::from_secs(rest) }
+    fn window_at(&self, since_1970: Duration) -> QuotaWindow {
+        QuotaWindow::at(self.setting.unit, since_1970)
+    }
+
+    /// Returns the refusal of a call in a window that has no room.
+    fn used_up(&self, window: QuotaWindow, since_1970: Duration) -> Failure {
+        Failure::OverLimit { limit: self.limit.clone(), retry_after: window.rest(since_1970) }
     }
 }
 
 impl QuotaCounts {
-    /// Begins another day. A clock that is set back does not begin one.
-    fn begin_day(&mut self, day: u64) {
-        if day > self.day {
-            (self.day, self.is_changed) = (day, true);
-            self.used.clear();
+    /// Ends the windows that are over, and begins others of their length.
+    fn begin_windows(&mut self, since_1970: Duration) {
+        for (seconds, counts) in &mut self.windows {
+            let current = QuotaWindow::of_length(*seconds, since_1970);
+            if current.replaces(QuotaWindow { number: counts.number, ..current }) {
+                counts.number = current.number;
+                self.is_changed |= !counts.used.is_empty();
+                counts.used.clear();
+            }
         }
+    }
+
+    /// Returns the window that a quota counts in. The clock may have been set back before it.
+    fn window_of(&mut self, quota: &ChargedQuota, since_1970: Duration) -> QuotaWindow {
+        let QuotaWindow { seconds, number } = quota.window_at(since_1970);
+        let new = || WindowCounts { number, used: BTreeMap::new() };
+        QuotaWindow { seconds, number: self.windows.entry(seconds).or_insert_with(new).number }
     }
 
     /// Returns the keys of the counts that a call is charged to, all of which have room for it.
@@ -227,110 +263,45 @@ impl QuotaCounts {
         quotas: &[ChargedQuota],
         cost: NonZeroU32,
         since_1970: Duration,
-    ) -> Result<Vec<String>, Failure> {
-        self.begin_day(since_1970.as_secs() / DAY_SECONDS);
+    ) -> Result<Vec<CountKey>, Failure> {
+        self.begin_windows(since_1970);
         let find_key = |quota: &ChargedQuota| {
-            let key = self.key(quota);
-            let used = self.used.get(&key).copied().unwrap_or(0);
-            if used.saturating_add(u64::from(cost.get())) <= u64::from(quota.most) {
-                return Ok(key);
+            let window = self.window_of(quota, since_1970);
+            let used = self.used_of(quota).saturating_add(cost.get().into());
+            if used > quota.setting.calls().into() {
+                return Err(quota.used_up(window, since_1970));
             }
-            let midnight = Duration::from_secs((self.day + 1) * DAY_SECONDS);
-            let retry_after = midnight.saturating_sub(since_1970);
-            Err(Failure::OverLimit { limit: quota.limit.clone(), retry_after })
+            Ok(self.key(quota))
         };
         quotas.iter().map(find_key).collect()
     }
 
-    /// Returns the calls that were charged to a quota today.
+    /// Returns the calls that were charged to a quota in its current window.
     fn used_of(&self, quota: &ChargedQuota) -> u64 {
-        self.used.get(&self.key(quota)).copied().unwrap_or(0)
+        let CountKey { seconds, name } = self.key(quota);
+        let window = self.windows.get(&seconds);
+        window.and_then(|window| window.used.get(&name)).copied().unwrap_or(0)
     }
 
     /// Returns the key of a quota's count. Callers beyond the limit of known ones share a count.
-    fn key(&self, quota: &ChargedQuota) -> String {
+    fn key(&self, quota: &ChargedQuota) -> CountKey {
+        let seconds = quota.window_at(Duration::ZERO).seconds;
         let ChargedQuota { limit, holder, .. } = quota;
-        let Some(holder) = holder else { return limit.clone() };
-        let key = format!("{limit} {holder}");
-        if self.used.len() < MAX_QUOTA_COUNTS || self.used.contains_key(&key) {
-            return key;
+        let Some(holder) = holder else { return CountKey { seconds, name: limit.clone() } };
+        let name = format!("{limit} {holder}");
+        let is_known = self.windows.get(&seconds).is_some_and(|it| it.used.contains_key(&name));
+        let known: usize = self.windows.values().map(|window| window.used.len()).sum();
+        if is_known || known < MAX_QUOTA_COUNTS {
+            return CountKey { seconds, name };
         }
-        format!("{limit} {OTHER_HOLDERS}")
+        CountKey { seconds, name: format!("{limit} {OTHER_HOLDERS}") }
     }
 }
 
-/// The seconds of a day.
-const DAY_SECONDS: u64 = 86_400;
-/// Limit of the counts.
+/// Limit of the counts of all windows.
 const MAX_QUOTA_COUNTS: usize = 100_000;
 /// Holder of the calls of all callers beyond that limit.
 const OTHER_HOLDERS: &str = "others";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOON: Duration = Duration::from_secs(20_000 * DAY_SECONDS + DAY_SECONDS / 2);
-
-    fn quota(limit: &str, holder: Option<&str>, most: u32) -> ChargedQuota {
-        ChargedQuota { limit: limit.into(), holder: holder.map(str::to_owned), most }
-    }
-
-    fn cost(cost: u32) -> NonZeroU32 {
-        NonZeroU32::new(cost).unwrap()
-    }
-
-    #[test]
-    fn a_quota_is_refilled_at_midnight_and_not_before() {
-        let ledger = QuotaLedger::default();
-        let quotas = [quota("quota:client:ci", None, 3)];
-        ledger.charge(&quotas, cost(2), NOON).unwrap();
-        ledger.charge(&quotas, cost(1), NOON).unwrap();
-        let late = NOON + Duration::from_secs(DAY_SECONDS / 2 - 1);
-        let Err(Failure::OverLimit { limit, retry_after }) = ledger.charge(&quotas, cost(1), late)
-        else {
-            panic!("it is used up");
-        };
-        assert_eq!((limit.as_str(), retry_after), ("quota:client:ci", Duration::from_secs(1)));
-        ledger.charge(&quotas, cost(3), late + retry_after).unwrap();
-        // The clock is set back to the day before.
-        assert!(ledger.charge(&quotas, cost(1), late).is_err());
-    }
-
-    #[test]
-    fn a_call_that_one_quota_refuses_is_charged_to_none() {
-        let ledger = QuotaLedger::default();
-        let (wide, narrow) = (quota("wide", None, 3), quota("narrow", None, 1));
-        ledger.charge(&[wide.clone(), narrow.clone()], cost(1), NOON).unwrap();
-        assert!(ledger.charge(&[wide.clone(), narrow], cost(1), NOON).is_err());
-        ledger.charge(std::slice::from_ref(&wide), cost(2), NOON).unwrap();
-        assert!(ledger.charge(&[wide], cost(1), NOON).is_err());
-    }
-
-    #[test]
-    fn a_check_charges_nothing() {
-        let ledger = QuotaLedger::default();
-        let quotas = [quota("q", None, 1)];
-        for _ in 0..3 {
-            ledger.check(&quotas, cost(1), NOON).unwrap();
-        }
-        assert!(ledger.check(&quotas, cost(2), NOON).is_err());
-        ledger.charge(&quotas, cost(1), NOON).unwrap();
-        assert!(ledger.charge(&quotas, cost(1), NOON).is_err());
-        // Another day has begun, and the check is the first to see it.
-        let next_day = NOON + Duration::from_secs(DAY_SECONDS);
-        ledger.check(&quotas, cost(1), next_day).unwrap();
-    }
-
-    #[test]
-    fn callers_beyond_so_many_share_one_count() {
-        let ledger = QuotaLedger::default();
-        let of = |number: usize| [quota("q", Some(&number.to_string()), 1)];
-        for number in 0..MAX_QUOTA_COUNTS {
-            ledger.charge(&of(number), cost(1), NOON).unwrap();
-        }
-        ledger.charge(&of(MAX_QUOTA_COUNTS), cost(1), NOON).unwrap();
-        assert!(ledger.charge(&of(MAX_QUOTA_COUNTS + 1), cost(1), NOON).is_err());
-        assert!(ledger.counts.lock().used.len() <= MAX_QUOTA_COUNTS + 1);
-    }
-}
+mod tests;

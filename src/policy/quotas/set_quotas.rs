@@ -1,11 +1,11 @@
-//! Configured daily quotas, and the choice of those that a call is charged to.
+//! Configured quotas, and the choice of those that a call is charged to.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
 use crate::clock;
-use crate::config::{Config, DailyQuota};
+use crate::config::{Config, Quota};
 use crate::policy::limits::server_rates::ServerRates;
 use crate::policy::limits::taking::LimitLevel;
 use crate::policy::target::CallTarget;
@@ -17,12 +17,12 @@ use super::{ChargedQuota, LeasedCalls, QuotaLedger};
 #[derive(Debug)]
 pub(crate) struct SetQuotas {
     ledger: Arc<QuotaLedger>,
-    clients: Named<Arc<str>, DailyQuota>,
+    clients: Named<Arc<str>, Quota>,
     /// For each user of an issuer.
-    issuers: Named<Arc<str>, DailyQuota>,
-    profiles: Named<ProfileName, DailyQuota>,
-    servers: Named<ServerName, DailyQuota>,
-    tools: Named<ServerName, Named<NativeName, DailyQuota>>,
+    issuers: Named<Arc<str>, Quota>,
+    profiles: Named<ProfileName, Quota>,
+    servers: Named<ServerName, Quota>,
+    tools: Named<ServerName, Named<NativeName, Quota>>,
 }
 
 /// The quotas that apply to one call: checked before the call waits for a slot, and charged once it
@@ -114,7 +114,7 @@ impl SetQuotas {
     }
 
     /// Returns the rest of a caller's own quotas, and of those of each caller at servers and tools
-    /// that it has used today.
+    /// that it has used in their current windows.
     pub(crate) fn levels_of_caller(&self, who: &Principal, holder: &Holder) -> Vec<LimitLevel> {
         let own = self.find_own(who, holder);
         let describe = || Some(holder.describe());
@@ -131,7 +131,7 @@ impl SetQuotas {
             self.ledger.levels(quotas, NonZeroU32::MIN, clock::unix_now())
         };
         let used = levels(&each).into_iter().zip(&each);
-        let used = used.filter(|(level, quota)| level.remaining < u64::from(quota.most));
+        let used = used.filter(|(level, quota)| level.remaining < u64::from(quota.setting.calls()));
         levels(&own).into_iter().chain(used.map(|(level, _)| level)).collect()
     }
 
@@ -171,6 +171,6 @@ impl SetQuotas {
     }
 }
 
-fn charged(limit: &str, holder: Option<String>, quota: DailyQuota) -> ChargedQuota {
-    ChargedQuota { limit: format!("quota:{limit}"), holder, most: quota.calls() }
+fn charged(limit: &str, holder: Option<String>, quota: Quota) -> ChargedQuota {
+    ChargedQuota { limit: format!("quota:{limit}"), holder, setting: quota }
 }

@@ -47,7 +47,8 @@ async fn clients_have_the_rest_of_their_limits_and_their_refusals_by_reason() {
     let server = upstream.http() + "quota_each = \"7/day\"\nrate_each = \"9/h\"";
     let ann = client_table("ann", "ann-key", "rate = \"5/h\"\nquota = \"3/day\"");
     let builder = Gateway::with("s", server).toml(&ann).toml(&client_table("bob", "bob-key", ""));
-    let gateway = builder.start().await;
+    let eve = client_table("eve", "eve-key", "quota = \"4/minute\"");
+    let gateway = builder.toml(&eve).start().await;
     let client = gateway.modern().key("ann-key");
     client.call("s__echo", json!({})).await.text();
     client.call("s__none", json!({})).await.error();
@@ -61,8 +62,10 @@ async fn clients_have_the_rest_of_their_limits_and_their_refusals_by_reason() {
     ] {
         let found = find(&ann["limits"], "limit", limit);
         assert_eq!(found["remaining"], remaining, "{ann:#}");
-        assert!(found["setting"].as_str().unwrap().starts_with(&setting[..3]), "{found}");
+        assert_eq!(found["setting"], setting, "{found}");
     }
+    let eve = find(&find(&page["clients"], "name", "eve")["limits"], "limit", "quota:client:eve");
+    assert_eq!((&eve["remaining"], &eve["setting"]), (&json!(4), &json!("4/min")));
     assert_eq!((&ann["calls"], &ann["failures"][0]["count"]), (&json!(2), &json!(1)), "{ann:#}");
     assert!(ann["last_used_at"].is_string());
     // Looking takes nothing.

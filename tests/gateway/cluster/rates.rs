@@ -1,6 +1,7 @@
 //! Rates that replicas enforce together.
 
 use serde_json::json;
+use trunkline::clock::unix_now;
 
 use super::{RedisServer, free_port, knows, replica_at, start_replicas};
 use crate::support::gateway::Builder;
@@ -173,16 +174,77 @@ async fn an_address_that_is_locked_out_has_one_attempt_at_each_other_replica() {
     }
 }
 
+/// A client with a quota.
+fn with_quota(upstream: &Upstream, quota: &str) -> Builder {
+    let lines = format!("quota = \"{quota}\"");
+    Gateway::with("s", upstream.http()).toml(&client_table("one", "key-one", &lines))
+}
+
+/// Makes calls in turn at all replicas until one is refused, and returns the number before it.
+async fn calls_within_quota(replicas: &[&Gateway]) -> usize {
+    for (admitted, replica) in replicas.iter().cycle().enumerate() {
+        let called = client_of(replica).call("s__echo", json!({})).await;
+        if called.status == 429 {
+            let message = called.error()["message"].as_str().unwrap();
+            assert!(message.contains("over the limit quota:client:one"), "{message}");
+            return admitted;
+        }
+    }
+    0
+}
+
+#[tokio::test]
+async fn the_counter_of_a_quota_has_its_window_in_its_name_and_outlives_it() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::modern().await);
+    let [a, b] = start_replicas(&redis.url(), || with_quota(&upstream, "5/day")).await;
+    assert_eq!(calls_within_quota(&[&a, &b]).await, 5);
+    let names = async || {
+        let names = redis.command("KEYS trunkline:quotas:*").await;
+        let names = names.lines().filter(|line| line.starts_with("trunkline:quotas:"));
+        names.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let of_day = names().await;
+    assert!(of_day.len() == 1 && of_day[0].len() == "trunkline:quotas:".len() + 64, "{of_day:?}");
+    // A quota with another unit has a counter of its own.
+    for replica in [&a, &b] {
+        replica.reload(with_quota(&upstream, "100000/h")).await;
+    }
+    assert_eq!(client_of(&a).call("s__echo", json!({})).await.text(), "{}");
+    let both = names().await;
+    let of_hour: Vec<_> = both.iter().filter(|name| !of_day.contains(name)).collect();
+    assert!(both.len() == 2 && of_hour.len() == 1, "{both:?}");
+    for (name, hours) in [(&of_day[0], 48), (of_hour[0], 2)] {
+        let expiry = redis.command(&format!("PTTL {name}")).await;
+        let expiry: u64 = expiry.trim().trim_start_matches(':').parse().unwrap();
+        let longest = hours * 3_600_000 + 60_000;
+        assert!((longest - 60_000..=longest).contains(&expiry), "{hours} h: {expiry}");
+    }
+}
+
+#[tokio::test]
+async fn a_quota_per_second_is_shared_and_refilled_with_the_next_second() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::modern().await);
+    let [a, b] = start_replicas(&redis.url(), || with_quota(&upstream, "4/s")).await;
+    let call =
+        async |replica: &Gateway| client_of(replica).call("s__echo", json!({})).await.status == 200;
+    let (start, mut admitted, mut refused) = (unix_now().as_secs(), 0, 0);
+    while unix_now().as_secs() < start + 3 {
+        let (at_a, at_b) = tokio::join!(call(&a), call(&b));
+        for is_admitted in [at_a, at_b] {
+            admitted += u64::from(is_admitted);
+            refused += u64::from(!is_admitted);
+        }
+    }
+    let seconds = unix_now().as_secs() - start + 1;
+    let case = format!("{admitted} admitted and {refused} refused in {seconds} seconds");
+    assert!(admitted <= 4 * seconds && refused > 0, "{case}");
+    assert!(admitted > 4, "it is refilled: {case}");
+}
+
 #[tokio::test]
 async fn a_quota_is_never_exceeded_by_parallel_calls_at_three_replicas() {
     let (mut redis, upstream) = (RedisServer::start().await, Upstream::modern().await);
-    let builder = || {
-        Gateway::with("s", upstream.http()).toml(&client_table(
-            "one",
-            "key-one",
-            "quota = \"20/day\"",
-        ))
-    };
+    let builder = || with_quota(&upstream, "20/day");
     let [a, b, c] = start_replicas(&redis.url(), builder).await;
     let used = async |replica: &Gateway| {
         let client = client_of(replica);

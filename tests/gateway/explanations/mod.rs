@@ -127,7 +127,7 @@ async fn a_tool_without_a_route_is_explained_by_profile_configuration_hold_or_na
 #[tokio::test]
 async fn limits_are_explained_with_their_rest_and_are_not_used_up() {
     let upstream = Upstream::modern().await;
-    let server = upstream.http() + "rate = \"3/h\"\nquota_each = \"5/day\"\ntools.count.cost = 3";
+    let server = upstream.http() + "rate = \"3/h\"\nquota_each = \"5/hour\"\ntools.count.cost = 3";
     let gateway =
         Gateway::with("s", server).toml(&client_table("ann", "a", "rate = \"10/h\"")).start().await;
     for _ in 0..5 {
@@ -136,7 +136,7 @@ async fn limits_are_explained_with_their_rest_and_are_not_used_up() {
         let reason = |at| gate(&explained, at).reason.clone();
         assert_eq!(reason(CallGate::RequestRates), "client:ann: 10 left of 10/h");
         assert_eq!(reason(CallGate::Rates), "server:s: 3 left of 3/h");
-        assert_eq!(reason(CallGate::Quotas), "quota:server:s: 5 left of 5/day");
+        assert_eq!(reason(CallGate::Quotas), "quota:server:s: 5 left of 5/h");
     }
     assert!(!gateway.modern().key("a").call("s__echo", json!({})).await.is_error());
     let explained = explain_at(&gateway, "ann", None, "s__echo", &json!({})).await;

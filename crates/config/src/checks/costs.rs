@@ -8,7 +8,7 @@ use crate::sections::clients::ClientConfig;
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::issuers::IssuerConfig;
 use crate::sections::profiles::ProfileConfig;
-use crate::sections::quota::DailyQuota;
+use crate::sections::quota::Quota;
 use crate::sections::rate::Rate;
 use crate::sections::server::ServerConfig;
 use crate::sections::server::tools::ToolOverride;
@@ -85,6 +85,6 @@ fn add_quota<S: Section>(
     all: &mut Vec<Allowance>,
     reader: &ConfigReader<'_>,
 ) {
-    let quota = setting_value::<S, Option<DailyQuota>>(table, key, reader).flatten();
+    let quota = setting_value::<S, Option<Quota>>(table, key, reader).flatten();
     all.extend(quota.map(|quota| (format!("{}.{key}", table.key), quota.calls())));
 }

@@ -12,7 +12,7 @@ use toml::de::DeValue;
 use trunkline_protocol::call::ProfileName;
 
 use super::gateway::admin::AdminRole;
-use super::quota::DailyQuota;
+use super::quota::Quota;
 use super::rate::Rate;
 use super::subject_name::SubjectName;
 use crate::faults::help::HOW_TO_HASH;
@@ -43,8 +43,8 @@ section! {
             profiles: Option<Vec<ProfileName>>,
             /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
-            /// The number of the client's calls in a day, which begins at midnight UTC.
-            quota: Option<DailyQuota>,
+            /// The number of the client's calls in each second, minute, hour or day of UTC.
+            quota: Option<Quota>,
             /// The groups that the client belongs to, for the rules of `policy`.
             groups: Vec<String> = [],
             /// The scopes of the client's keys.

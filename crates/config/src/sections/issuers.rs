@@ -12,7 +12,7 @@ use trunkline_protocol::call::ProfileName;
 use super::gateway::admin::AdminRole;
 use super::gateway::network::parse_safe_url;
 use super::named_tables::NameKey;
-use super::quota::DailyQuota;
+use super::quota::Quota;
 use crate::faults::issuer::IssuerFault;
 use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
@@ -79,8 +79,8 @@ section! {
             scope_requests: Vec<(ScopeName, ScopeName)> = {},
             /// The profiles that its users may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
-            /// The number of calls of each of its users in a day, which begins at midnight UTC.
-            quota_each: Option<DailyQuota>,
+            /// The number of calls of each of its users in each second, minute, hour or day of UTC.
+            quota_each: Option<Quota>,
             /// The authorization server that clients are sent to, if it is not `issuer`.
             authorization_server: Option<String> as Option<IssuerUrl>,
             /// The id of a public client at the authorization server, for one without client

@@ -17,4 +17,5 @@ pub(crate) mod quota;
 pub(crate) mod rate;
 pub(crate) mod server;
 pub(crate) mod subject_name;
+pub(crate) mod count_unit;
 pub(crate) mod transforms;

@@ -6,7 +6,7 @@ use super::gateway::UriChoice;
 use super::gateway::discovery::{DiscoveryChoice, SlimConfig};
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
-use super::quota::DailyQuota;
+use super::quota::Quota;
 use super::rate::Rate;
 use crate::faults::problem::SettingFault;
 use crate::reader::macros::{choice, section};
@@ -76,8 +76,8 @@ section! {
             interceptors: Vec<InterceptorName> = [],
             /// The rate of calls through the profile.
             rate: Option<Rate>,
-            /// The number of calls through the profile in a day, which begins at midnight UTC.
-            quota: Option<DailyQuota>,
+            /// The number of calls through the profile in each second, minute, hour or day of UTC.
+            quota: Option<Quota>,
             /// The scopes that clients need to use the profile at all. Keys have the scopes of
             /// their `[clients.NAME]`, tokens those that the authorization server granted.
             scopes: Vec<ScopeName> = [],

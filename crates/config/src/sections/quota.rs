@@ -1,98 +1,56 @@
-//! Daily quotas.
+//! Quotas.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
-use super::rate::Rate;
+use super::count_unit::{COUNT_PATTERN, CountUnit, correct_count, count_rule, parse_count};
 use crate::faults::problem::SettingFault;
 use crate::reader::ConfigReader;
 use crate::reader::setting::TextSetting;
 
-/// A number of calls per day, such as `"1000/day"`. A day begins at midnight UTC.
+/// A number of calls in each window of time, such as `"1000/day"`. A window is a second, minute, hour
+/// or day of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DailyQuota(u32);
+pub struct Quota {
+    /// The number of calls: 1 to [`Quota::MAX`].
+    pub count: NonZeroU32,
+    /// The length of a window.
+    pub unit: CountUnit,
+}
 
-impl DailyQuota {
+impl Quota {
     /// The largest quota.
     pub const MAX: u32 = 1_000_000_000;
 
-    /// The number of calls.
+    /// Returns the number of calls.
     #[inline]
     pub fn calls(self) -> u32 {
-        self.0
+        self.count.get()
     }
 }
 
-impl fmt::Display for DailyQuota {
+impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/day", self.0)
+        write!(f, "{}/{}", self.count, self.unit.name())
     }
 }
 
-impl TextSetting for DailyQuota {
+impl TextSetting for Quota {
     type Value = Self;
     const OFF: bool = true;
-    const WORD: &'static str = "daily quota";
+    const WORD: &'static str = "quota";
     const EXAMPLE: &'static str = "\"1000/day\"";
-    const RULE: &'static str = "1 to 1000000000 per day (a `rate` limits shorter times)";
+    const RULE: &'static str = count_rule!("1000000000");
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, SettingFault> {
-        let digits =
-            text.strip_suffix("/day").or_else(|| text.strip_suffix("/d")).unwrap_or_default();
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let calls =
-            digits.parse().ok().filter(|calls| is_number && (1..=Self::MAX).contains(calls));
-        Ok(calls.map(Self))
+        Ok(parse_count(text, Self::MAX).map(|(count, unit)| Self { count, unit }))
     }
 
     fn correct_text(text: &str) -> Option<String> {
-        Rate::correct_text(text).or_else(|| Some(format!("{text}/day")))
+        correct_count(text)
     }
 
     fn schema_pattern() -> Option<&'static str> {
-        Some("^[0-9]+/(d|day)$")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Config, ConfigSource, SystemEnvironment};
-
-    #[test]
-    fn a_quota_is_corrected_as_a_rate_is() {
-        for (text, correct) in [
-            ("1000", "1000/day"),
-            ("1000 per day", "1000/day"),
-            ("5/Days", "5/day"),
-            ("5/D", "5/d"),
-        ] {
-            assert_eq!(DailyQuota::correct_text(text).as_deref(), Some(correct), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_quota_is_a_number_of_calls_per_day() {
-        for (text, calls) in [
-            ("1/day", Some(1)),
-            ("1000000000/day", Some(1_000_000_000)),
-            ("0/day", None),
-            ("1000000001/day", None),
-            ("+1/day", None),
-            ("1/d", Some(1)),
-            ("1/h", None),
-            ("/day", None),
-        ] {
-            let bytes = format!("[profiles.p]\nquota = \"{text}\"").into_bytes();
-            let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
-            let config = Config::read(&source, &SystemEnvironment);
-            if let Some(calls) = calls {
-                let quota = config.unwrap().profiles[0].quota;
-                assert_eq!(quota, Some(DailyQuota(calls)), "{text}");
-            } else {
-                let fault = config.unwrap_err().to_string();
-                assert!(fault.contains("gateway.toml:2: profiles.p.quota"), "{fault}");
-                assert!(fault.contains("1 to 1000000000 per day"), "{fault}");
-            }
-        }
+        Some(COUNT_PATTERN)
     }
 }

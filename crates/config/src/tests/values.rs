@@ -66,7 +66,7 @@ fn durations_sizes_and_rates_have_their_units() {
         ("10/s", 10, 1),
         ("100/min", 100, 60),
         ("1000/h", 1000, 3600),
-        ("1000000/d", 1_000_000, 86_400),
+        ("1000000/day", 1_000_000, 86_400),
     ] {
         let rate = server(&format!("command = \"x\"\nrate = \"{text}\"")).rate.unwrap();
         assert_eq!((rate.count.get(), rate.per.as_secs()), (count, seconds));

@@ -26,7 +26,7 @@ use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
-use super::quota::DailyQuota;
+use super::quota::Quota;
 use super::rate::Rate;
 use super::transforms::{OutputCheck, ResultBounds};
 use crate::faults::problem::SettingFault;
@@ -115,9 +115,9 @@ section! {
             /// The rate of each client's calls to this server, or of each address's if clients have
             /// no keys.
             rate_each: Option<Rate>,
-            /// The number of each client's calls to this server in a day, which begins at midnight
-            /// UTC. With `gateway.state_dir` it survives a restart.
-            quota_each: Option<DailyQuota>,
+            /// The number of each client's calls to this server in each second, minute, hour or day
+            /// of UTC. With `gateway.state_dir` it survives a restart.
+            quota_each: Option<Quota>,
             /// The scopes that every call to this server needs. Its elements are listed without
             /// them: a client that lacks one is asked to obtain it.
             scopes: Vec<ScopeName> = [],

@@ -12,7 +12,7 @@ use crate::reader::values::numbers::Count32;
 use crate::reader::values::pattern::Pattern;
 use crate::sections::confirm::ConfirmChoice;
 use crate::sections::issuers::ScopeName;
-use crate::sections::quota::DailyQuota;
+use crate::sections::quota::Quota;
 use crate::sections::rate::Rate;
 use crate::sections::transforms::TransformSettings;
 
@@ -56,8 +56,9 @@ section! {
             confirm: Option<ConfirmChoice>,
             /// The rate of each client's calls to this tool, or of each address's.
             rate_each: Option<Rate>,
-            /// The number of each client's calls to this tool in a day.
-            quota_each: Option<DailyQuota>,
+            /// The number of each client's calls to this tool in each second, minute, hour or day of
+            /// UTC.
+            quota_each: Option<Quota>,
             /// The number of calls that one call of this tool counts as, in every rate and quota.
             cost: u32 as Count32<1, 1_000_000> = 1,
             /// The scopes that a call of it needs, besides the server's.

@@ -172,7 +172,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\nrate = \"0/s\"",
-        "3: servers.x.rate: \"0/s\" is not a rate; write 1 to 1000000 per s, min, h or d, such as \"100/min\"",
+        "3: servers.x.rate: \"0/s\" is not a rate; write 1 to 1000000 per s, min, h or day, such as \"100/min\"",
     ),
     (
         "command = \"x\"\nmax_restarts = -1",
