@@ -13,6 +13,7 @@
 //! This module knows neither HTTP nor the eras' wire formats: `downstream` and `upstream` adapt to
 //! those.
 
+mod call_time;
 mod calls;
 mod client_view;
 mod code;
@@ -32,6 +33,7 @@ mod stores;
 mod subscriptions;
 mod tasks;
 
+pub(crate) use call_time::longest_call;
 pub use calls::{ActiveCall, CallAwaitingClient, StartingCall};
 pub use entry::EntryCredentials;
 pub use entry::login_consents::{ConsentBinding, ConsentStep};

@@ -19,6 +19,7 @@ mod target;
 mod transforms;
 mod unmatched;
 
+pub(crate) use admission::MAX_ADMISSION_WAIT;
 pub use admission::Policy;
 pub use admission::confirmation::ConfirmRules;
 pub use admission::dry_run::{DryRun, GateOutcome, GateVerdict};

@@ -71,6 +71,7 @@ const AREAS: [Area; 3] = [
             "code",
             "meta_tools",
             "own_tools",
+            "call_time",
             "calls",
             "subscriptions",
             "release",

@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use crate::call::Failure;
 use crate::cluster::{MAX_FORWARDED, PeerLink};
-use crate::config::ServerConfig;
+use crate::pipeline::longest_call;
 use crate::shares::{Holder, Share, ShareBounds};
 
 use crate::downstream::McpService;
@@ -40,16 +40,8 @@ pub(super) fn head_patience(head: &Parts, from: &RequestSender) -> Duration {
     if head.method != HttpMethod::POST {
         return HEAD_PATIENCE;
     }
-    let servers = from.snapshot.config.servers.iter();
-    let longest = servers.map(|server| longest_call(server)).max().unwrap_or_default();
-    longest.saturating_add(HEAD_PATIENCE)
+    longest_call(&from.snapshot.config).saturating_add(HEAD_PATIENCE)
 }
 
-/// Returns the longest time of a call: until its server runs, until it has a slot, and until it ends.
-fn longest_call(server: &ServerConfig) -> Duration {
-    let waiting = server.start_timeout.saturating_add(server.queue_timeout);
-    waiting.saturating_add(server.max_timeout.max(server.timeout))
-}
-
-/// Time for an owner to answer, besides that of a call.
+/// Time for an owner to answer, besides that of a call: also that of its requests to the store.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);

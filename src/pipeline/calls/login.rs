@@ -179,4 +179,4 @@ const MAX_LOGIN_LINKS: u8 = 3;
 /// The key of the question.
 const LOGIN_KEY: &str = "login";
 /// Limit of a retry's wait for the login: shorter than the timeout of usual clients.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(45);
+pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(45);

@@ -15,6 +15,8 @@ mod slow_notice;
 pub use active_call::ActiveCall;
 pub use awaiting_client::CallAwaitingClient;
 pub(crate) use inner_call::{InnerCallFault, InnerCallRequest, await_answer, make_inner_call};
+pub(crate) use login::LOGIN_TIMEOUT;
+pub(crate) use retry::MAX_RETRY_DELAY;
 
 use std::pin::Pin;
 use std::sync::Arc;

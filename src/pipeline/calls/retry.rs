@@ -174,7 +174,7 @@ impl RetryPlan {
 
 /// Limits of the waits: before the first retry, and before any.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
+pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -31,4 +31,4 @@ impl DueLists {
 }
 
 /// Limit of the wait.
-const DUE_LISTING_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const DUE_LISTING_PATIENCE: Duration = Duration::from_secs(2);

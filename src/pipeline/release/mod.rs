@@ -320,4 +320,4 @@ impl UriReader<'_> {
 /// Limit of an answer's bytes that are rewritten on the thread that serves its client.
 const LARGE_ANSWER_BYTES: usize = 256 * 1024;
 /// Limit of a large answer's wait for other work: as long as most clients wait for an answer.
-const MAX_LARGE_ANSWER_WAIT: Duration = Duration::from_mins(1);
+pub(super) const MAX_LARGE_ANSWER_WAIT: Duration = Duration::from_mins(1);

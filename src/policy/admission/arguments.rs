@@ -223,7 +223,7 @@ fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Re
 }
 
 /// Limit of a call's wait for the checks of other calls' large arguments.
-const MAX_CHECKS_WAIT: Duration = Duration::from_secs(10);
+pub(super) const MAX_CHECKS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const ARGUMENT_CHECK_RETRY_AFTER: Duration = Duration::from_secs(1);
 

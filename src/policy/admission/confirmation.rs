@@ -207,7 +207,7 @@ const SHOWN_ARGUMENTS: ArgumentBounds = ArgumentBounds { usual: 2000, most: 8000
 /// Size in bytes from which arguments are formatted away from the threads that serve clients.
 const LARGE_ARGUMENTS: usize = 64 << 10;
 /// Limit of the wait for the questions of other calls with large arguments.
-const MAX_QUESTIONS_WAIT: Duration = Duration::from_secs(10);
+pub(super) const MAX_QUESTIONS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const CONFIRMATION_RETRY: Duration = Duration::from_secs(1);
 

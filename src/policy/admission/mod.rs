@@ -11,12 +11,13 @@ mod timed;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::{Call, Context, Failure, Principal, ServerName, TokenSource};
 use crate::clock;
 use crate::config::Config;
 use crate::mcp::Method;
-use crate::policy::authorization::{Authorization, CallerRights};
+use crate::policy::authorization::{Authorization, CallerRights, MAX_RULES_WAIT};
 use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
 use crate::policy::limits::taking::{Enforcement, RatePreparation};
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
@@ -24,7 +25,8 @@ use crate::policy::target::{ArgumentsSeen, CallTarget};
 use crate::shares::{Holder, LargeWork};
 use crate::telemetry::observation::{CallStep, CallTimer};
 
-use confirmation::ConfirmRules;
+use arguments::MAX_CHECKS_WAIT;
+use confirmation::{ConfirmRules, MAX_QUESTIONS_WAIT};
 use passage::{CallGate, Passage, PassedCall};
 use permit::Permitted;
 use registry::{PolicyLimits, ServerLimits};
@@ -402,3 +404,10 @@ impl Policy {
         self.limits.server(server)
     }
 }
+
+/// The longest time that the checks of one call wait for other work: the rules twice, the arguments and
+/// the question to the user.
+pub(crate) const MAX_ADMISSION_WAIT: Duration = MAX_RULES_WAIT
+    .saturating_mul(2)
+    .saturating_add(MAX_CHECKS_WAIT)
+    .saturating_add(MAX_QUESTIONS_WAIT);

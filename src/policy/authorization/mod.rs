@@ -283,7 +283,7 @@ fn unknown_element(requested: &RequestedElement) -> Failure {
 }
 
 /// Limit of a call's wait for the rules of other calls with large arguments.
-const MAX_RULES_WAIT: Duration = Duration::from_secs(10);
+pub(super) const MAX_RULES_WAIT: Duration = Duration::from_secs(10);
 /// Time after which such a call may be tried again.
 const CONDITION_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The longest name that an error repeats.

@@ -76,8 +76,9 @@ How values are written:
 
 - **Durations** are a whole number and a unit: `\"500ms\"`, `\"30s\"`, `\"10m\"`, `\"1h\"`, `\"1d\"`; at most `\"366d\"`.
 - **Sizes** are a whole number and a unit: `\"512B\"`, `\"32KiB\"`, `\"4MiB\"`, `\"1GiB\"`; at most `\"2GiB\"`.
-- **Rates** are a count and a period: `\"10/s\"`, `\"100/min\"`, `\"1000/h\"`, `\"5000/d\"`. The count is also
-  the burst size; it refills evenly over the period.
+- **Rates** and **quotas** are a count and a unit of time: `\"10/s\"`, `\"100/min\"`, `\"1000/h\"`, `\"5000/day\"`. The
+  count of a rate is also the burst size; it refills evenly over the time. A quota counts in windows, which are
+  the seconds, minutes, hours and days of UTC.
 - **Relative paths** start at the folder of the configuration file, also for a `command` that contains a `/`.
 - **Substitution**: in settings marked \"with substitution\", `${env:NAME}` is replaced by an environment
   variable, `${file:PATH}` by the text of a file, and `${command:PROGRAM ARG…}` by [the output of a
