@@ -90,7 +90,9 @@ mod tests {
     fn the_longest_call_has_every_fixed_wait() {
         let of_server = seconds(1000 + 2 * 20 + 7);
         let lists = seconds(3) + LIST_REFRESH_TIMEOUT + DUE_LISTING_PATIENCE;
-        let others = MAX_ADMISSION_WAIT + MAX_LARGE_ANSWER_WAIT;
+        // The rules twice, the arguments, and the question to the user.
+        let checks = seconds(4 * 10);
+        let others = checks + MAX_LARGE_ANSWER_WAIT;
         assert_eq!(longest_call(&read(SERVER)), of_server + lists + others);
     }
 
