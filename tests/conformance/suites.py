@@ -5,8 +5,8 @@
     suites.py --direct [options]        the everything-servers and the clients alone
 
 The suites of server scenarios are named SDK-TRANSPORT-ERA-REVISION: behind the
-gateway is the everything-server on that SDK, over HTTP or as a child process, and
-it speaks that era alone, or `both`; the scenarios are those of the revision, so that
+gateway is the everything-server on that SDK, over HTTP, over HTTP behind three
+replicas of the gateway, or as a child process, and it speaks that era alone, or `both`; the scenarios are those of the revision, so that
 the eras are the same or the gateway joins them. `tasks` in place of a revision are the
 scenarios of the tasks extension. They are judged by the same SDK's server, asked
 directly in the revision's own era.
@@ -48,6 +48,9 @@ import page
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent / "peers"
 SDKS = ("python", "typescript", "rmcp")
+# Behind three replicas of the gateway is one SDK's server: the others differ at the upstream side alone.
+REPLICATED = "typescript"
+REPLICAS = 3
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 TASKS = "tasks"
 START_SECONDS = 60
@@ -137,7 +140,7 @@ class Stack:
 def stacks() -> list[Stack]:
     found = []
     for sdk in SDKS:
-        for transport in ("http", "stdio"):
+        for transport in ("http", "stdio", *(("replicas",) if sdk == REPLICATED else ())):
             for era, revisions in BEHIND.items():
                 if (sdk, era) == ("rmcp", "both"):
                     continue  # The SDK is the same in both eras.
@@ -278,12 +281,12 @@ def free_ports(count: int) -> list[int]:
             listener.close()
 
 
-def configuration(client: int, admin: int, server: str) -> str:
+def configuration(client: int, admin: int, server: str, more: str = "") -> str:
     return f"""[gateway]
 listen = "127.0.0.1:{client}"
 naming = "none"
 uris = "original"
-
+{more}
 [admin]
 listen = "127.0.0.1:{admin}"
 
@@ -301,14 +304,90 @@ def is_ready(admin: int) -> bool:
 
 
 @contextlib.contextmanager
-def gateway(program: Path, server: str, folder: Path, name: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The gateway with one server behind it: its URL and process."""
+def gateway(program: Path, server: str, folder: Path, name: str) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The gateway with one server behind it: its URL, and its process alone."""
     client, admin = free_ports(2)
     file = folder / f"{name}.toml"
     file.write_text(configuration(client, admin, server), encoding="utf-8")
     with running([str(program), "serve", "--config", str(file)], folder / f"{name}.log") as process:
         until(f"the gateway, see {folder / name}.log", process, lambda: is_ready(admin))
-        yield f"http://127.0.0.1:{client}/mcp", process
+        yield f"http://127.0.0.1:{client}/mcp", [process]
+
+
+@contextlib.contextmanager
+def replicas(program: Path, server: str, folder: Path, name: str) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Three gateways behind nginx, which sends each request to the next one: the URL and the gateways."""
+    store, front = free_ports(2)
+    with contextlib.ExitStack() as held:
+        command = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--port", str(store)]
+        process = held.enter_context(running(command, folder / f"{name}-store.log", cwd=folder))
+        until("redis-server", process, lambda: is_open(store))
+        processes, clients = [], []
+        for number in range(REPLICAS):
+            client, admin, peers = free_ports(3)
+            cluster = f"""state_keys = ["a key that the replicas share, for these tests"]
+
+[cluster]
+store = "redis://127.0.0.1:{store}"
+listen = "127.0.0.1:{peers}"
+advertise = "127.0.0.1:{peers}"
+"""
+            file = folder / f"{name}-{number}.toml"
+            file.write_text(configuration(client, admin, server, cluster), encoding="utf-8")
+            log = folder / f"{name}-{number}.log"
+            process = held.enter_context(running([str(program), "serve", "--config", str(file)], log))
+            until(f"the gateway, see {log}", process, lambda admin=admin: is_ready(admin))
+            processes.append((process, file))
+            clients.append(client)
+        for process, file in processes:
+            until(f"the cluster of {file}", process, lambda file=file: known_replicas(program, file) == REPLICAS - 1)
+        config = folder / f"{name}-nginx.conf"
+        config.write_text(balancer(front, clients, folder), encoding="utf-8")
+        nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "nginx"
+        command = [nginx, "-p", str(folder), "-c", str(config), "-e", str(folder / f"{name}-nginx.log")]
+        process = held.enter_context(running(command, folder / f"{name}-nginx.log"))
+        until("nginx", process, lambda: is_open(front))
+        yield f"http://127.0.0.1:{front}/mcp", [process for process, _ in processes]
+
+
+def known_replicas(program: Path, config: Path) -> int:
+    command = [str(program), "status", "--json", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, timeout=30)
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return len(json.loads(done.stdout)["cluster"]["replicas"])
+    return 0
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def balancer(front: int, clients: list[int], folder: Path) -> str:
+    """Round robin, without stickiness, with a new connection for each request."""
+    servers = " ".join(f"server 127.0.0.1:{client};" for client in clients)
+    temporary = " ".join(
+        f"{kind}_temp_path {folder}/temp-{front}-{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return f"""daemon off; master_process off; pid {folder}/nginx-{front}.pid;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; {temporary}
+    upstream replicas {{ {servers} }}
+    server {{
+        listen 127.0.0.1:{front};
+        location / {{
+            proxy_pass http://replicas; proxy_http_version 1.1;
+            proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 1h;
+            proxy_set_header Host $http_host; proxy_set_header Connection close;
+        }}
+    }}
+}}
+"""
 
 
 def run_scenarios(url: str, kind: str, folder: Path) -> None:
@@ -439,19 +518,20 @@ def run_stack(stack: Stack, server: Server, program: Path, results: Path) -> lis
     lines = []
     with contextlib.ExitStack() as held:
         url = None
-        if stack.transport == "http":
+        if stack.transport != "stdio":
             log = results / f"{stack.name}-server.log"
             url = held.enter_context(http_server(server, stack.era, log))
         table = behind(stack, server, url)
-        door, process = held.enter_context(gateway(program, table, results, stack.name))
+        start = replicas if stack.transport == "replicas" else gateway
+        door, processes = held.enter_context(start(program, table, results, stack.name))
         if (stack.transport, stack.era) == ("stdio", "legacy"):
             warm(door)
         for suite in stack.suites:
             began = time.monotonic()
             run_scenarios(door, suite.name.split("-", 3)[3], results / suite.name)
             (results / suite.name / "of.txt").write_text(suite.direct, encoding="utf-8")
-            if process.poll() is not None:
-                raise Failed(f"the gateway died at {suite.name}, see {results / stack.name}.log")
+            if any(process.poll() is not None for process in processes):
+                raise Failed(f"a gateway died at {suite.name}, see {results / stack.name}.log")
             lines.append(f"{suite.name}: {time.monotonic() - began:.0f}s")
     return lines
 
