@@ -15,7 +15,7 @@ SDKS = {
     "typescript1": "TypeScript SDK 1.x",
     "typescript2": "TypeScript SDK 2.x",
 }
-TRANSPORTS = {"http": "HTTP", "stdio": "stdio"}
+TRANSPORTS = {"http": "HTTP", "replicas": "HTTP, three replicas", "stdio": "stdio"}
 ERAS = {"legacy": "Legacy", "modern": "Modern", "both": "both"}
 
 BEGIN = """# Conformance
@@ -30,6 +30,7 @@ never came to counts as failed.
 The suite asks, the gateway is in between, and one everything-server is behind it, which speaks one era
 alone, or both. Where it does not speak the era of the scenarios' revision, the gateway joins the two;
 directly, the same server then answers in the revision's own era. The gateway leaves names and URIs as they are.
+With *three replicas*, three gateways share a store, and nginx sends each request to the next one over a new connection.
 
 """
 CLIENTS = """

@@ -35,6 +35,7 @@ mod peers;
 mod process;
 mod real_peers;
 mod reload;
+mod replica_restarts;
 mod replicas;
 mod rmcp_client;
 mod rmcp_server;

@@ -1,6 +1,11 @@
 //! Several built programs as replicas behind nginx, with a real Redis server: no stickiness, and a new
 //! connection for each request.
 
+use std::path::Path;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
 use super::process::Process;
 use crate::support::nginx::{Nginx, ProxySettings};
 use crate::support::redis::{RedisServer, free_port};
@@ -9,6 +14,8 @@ use crate::support::until;
 /// Replicas of one configuration.
 pub struct Replicas {
     pub all: Vec<Process>,
+    /// The configuration of each replica.
+    folders: Vec<TempDir>,
     front: Nginx,
     _store: RedisServer,
 }
@@ -18,16 +25,32 @@ impl Replicas {
     /// `[gateway]` as its first table.
     pub async fn start(count: usize, config: &str) -> Self {
         let store = RedisServer::start().await;
-        let all: Vec<_> = (0..count).map(|_| start_replica(config, &store.url())).collect();
+        let folders: Vec<_> = (0..count).map(|_| configure(config, &store.url())).collect();
+        let all: Vec<_> = folders.iter().map(|folder| start_in(folder.path())).collect();
         for replica in &all {
-            let others = || replica.status()["cluster"]["replicas"].as_array().map(Vec::len);
-            until(|| others() == Some(count - 1)).await;
+            knows_others(replica, count - 1).await;
         }
         let servers: Vec<_> = all.iter().map(|replica| replica.address).collect();
         let location = "proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 1h; \
                         proxy_set_header Host $http_host; proxy_set_header Connection close;";
         let front = Nginx::start(ProxySettings { servers: &servers, upstream: "", location }).await;
-        Self { all, front, _store: store }
+        Self { all, folders, front, _store: store }
+    }
+
+    /// Ends a replica with a signal, and starts it again at the same addresses. Returns once all
+    /// replicas know each other.
+    pub async fn restart(&mut self, number: usize, signal: Signal) {
+        self.all[number].signal(signal);
+        self.all[number].ended();
+        self.all[number] = start_in(self.folders[number].path());
+        for replica in &self.all {
+            knows_others(replica, self.all.len() - 1).await;
+        }
+    }
+
+    /// Returns the address for clients.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.front.address
     }
 
     /// Returns the URL for clients.
@@ -70,16 +93,27 @@ impl Front {
     }
 }
 
-fn start_replica(config: &str, store: &str) -> Process {
-    let port = free_port();
+/// Waits until a replica knows exactly so many others.
+async fn knows_others(replica: &Process, others: usize) {
+    let known = || replica.status()["cluster"]["replicas"].as_array().map(Vec::len);
+    until(|| known() == Some(others)).await;
+}
+
+/// Writes the configuration of a replica, with addresses that it keeps over a restart.
+fn configure(config: &str, store: &str) -> TempDir {
+    let (clients, peers) = (free_port(), free_port());
     let keys = "[gateway]\nstate_keys = [\"a key that the replicas of a test share\"]\n";
     let text = config.replacen("[gateway]\n", keys, 1);
+    let text = text.replacen("127.0.0.1:0", &format!("127.0.0.1:{clients}"), 1);
     let text = format!(
-        "{text}\n[cluster]\nstore = \"{store}\"\nlisten = \"127.0.0.1:{port}\"\n\
-         advertise = \"127.0.0.1:{port}\"\n"
+        "{text}\n[cluster]\nstore = \"{store}\"\nlisten = \"127.0.0.1:{peers}\"\n\
+         advertise = \"127.0.0.1:{peers}\"\n"
     );
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("gateway.toml");
-    std::fs::write(&path, text).unwrap();
-    Process::start_with(folder, &path, &[])
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    folder
+}
+
+fn start_in(folder: &Path) -> Process {
+    Process::start_with(tempfile::tempdir().unwrap(), &folder.join("gateway.toml"), &[])
 }
