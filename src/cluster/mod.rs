@@ -19,6 +19,7 @@ mod session_ids;
 mod shared_quotas;
 mod shared_rates;
 mod store;
+mod used_items;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,6 +54,7 @@ pub use store::{
     PermitStore, QuotaDemand, QuotaGrant, QuotaStore, RecordChange, RecordKey, RecordStore,
     RedisStore, StoredValue,
 };
+pub use used_items::{SingleUseItem, SpendRefusal, SpentItem, UsedItems};
 
 /// The reasons that a gateway cannot be a replica.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,7 @@ pub struct Cluster {
     membership: Arc<Membership>,
     shared_rates: Arc<SharedRates>,
     shared_quotas: Arc<SharedQuotas>,
+    used_items: Arc<UsedItems>,
     counts: ClusterCounts,
     tls: PeerTls,
 }
@@ -160,6 +163,7 @@ impl Cluster {
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
             shared_quotas: Arc::new(SharedQuotas::new(Arc::clone(&shared_rates))),
+            used_items: Arc::new(UsedItems::new(Arc::clone(&shared_rates))),
             shared_rates,
             counts: parts.counts,
             tls,
@@ -179,6 +183,11 @@ impl Cluster {
     /// Returns the quotas that this replica shares with the others.
     pub fn shared_quotas(&self) -> Arc<SharedQuotas> {
         Arc::clone(&self.shared_quotas)
+    }
+
+    /// Returns the items that replicas use once.
+    pub fn used_items(&self) -> Arc<UsedItems> {
+        Arc::clone(&self.used_items)
     }
 
     /// Returns the id of this replica.

@@ -25,7 +25,7 @@ pub use admission::confirmation::ConfirmRules;
 pub use admission::dry_run::{DryRun, GateOutcome, GateVerdict};
 pub use admission::passage::CallGate;
 pub use admission::permit::Permitted;
-pub use admission::registry::{LimitRegistry, PolicyLimits, ServerLimits};
+pub use admission::registry::{LimitRegistry, PolicyLimits, ServerLimits, SharedLimits};
 pub use authorization::{
     AccessDecision, AccessTarget, Authorization, CallerRights, DeniedPattern, ElementStanding,
     ExplainedRule, KnownElement, NamedRuleFault, RecordedDecision, RecordedElement, RequestBasis,

@@ -21,8 +21,7 @@ use crate::clock;
 use crate::config::{Config, ServerConfig};
 use crate::identity::Identity;
 use crate::oauth::{GrantBook, LoginRelays};
-use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger};
-use crate::shares::PermitSource;
+use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger, SharedLimits};
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MAX_EVENT_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
@@ -49,8 +48,8 @@ pub struct StartUp {
     pub definitions: DefinitionGuard,
     /// Counts of quotas.
     pub quotas: Arc<QuotaLedger>,
-    /// Permits of rates that replicas share; `None` if the gateway is alone.
-    pub shared_rates: Option<Arc<dyn PermitSource>>,
+    /// Limits that replicas share; `None` if the gateway is alone.
+    pub shared_limits: Option<SharedLimits>,
     /// Servers that were disabled in an earlier run.
     pub disabled: DisabledAtStart,
 }
@@ -95,13 +94,13 @@ impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
-        let StartUp { config, surroundings, info, definitions, quotas, shared_rates, disabled } =
+        let StartUp { config, surroundings, info, definitions, quotas, shared_limits, disabled } =
             startup;
         let metrics = Arc::clone(&surroundings.metrics);
         surroundings.set_limits(&config);
         let events = surroundings.events.clone();
         let registry =
-            LimitRegistry::new(Arc::clone(&metrics), events, quotas).sharing_rates(shared_rates);
+            LimitRegistry::new(Arc::clone(&metrics), events, quotas).sharing(shared_limits);
         let DisabledAtStart { servers: disabled, file: disabled_file } = disabled;
         let servers = config.servers.iter().filter(|it| disabled.find(&it.name).is_none());
         let servers = servers

@@ -37,7 +37,7 @@ pub(crate) fn with_listed_servers<T>(
         let surroundings = ServerContext::new(guardian(), metrics);
         let definitions = DefinitionGuard::default();
         let startup = StartUp {
-            shared_rates: None,
+            shared_limits: None,
             config,
             surroundings,
             info: own_info(),

@@ -270,9 +270,9 @@ impl Running {
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let info = own_info();
         let disabled = DisabledAtStart::open(&config, path);
-        let shared_rates = replicas::share_limits(replica.as_ref(), &quotas);
+        let shared_limits = replicas::share_limits(replica.as_ref(), &quotas);
         let startup =
-            StartUp { config, surroundings, info, definitions, quotas, shared_rates, disabled };
+            StartUp { config, surroundings, info, definitions, quotas, shared_limits, disabled };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let approvals = approvals::watch_approvals(&snapshots);

@@ -83,6 +83,11 @@ impl SharedRates {
         self.is_degraded.load(Ordering::Relaxed)
     }
 
+    /// Returns the runtime that drives requests to the store.
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Returns the store.
     pub(super) fn store(&self) -> &Arc<dyn ClusterStore> {
         &self.store
@@ -175,6 +180,15 @@ impl SharedRates {
             Arc::new_cyclic(|own| RatePermits::new(own, Weak::clone(&self.own), name, rate.rate))
         };
         Arc::clone(permits.entry(text.clone()).or_insert_with(new))
+    }
+}
+
+#[cfg(test)]
+impl SharedRates {
+    /// Creates the rates of a replica.
+    pub(super) fn in_tests(store: Arc<dyn ClusterStore>, degrade: DegradeChoice) -> Arc<Self> {
+        let counts = ClusterCounts::default();
+        Self::new(SharedRateParts { store, secret: b"shared", degrade, counts })
     }
 }
 

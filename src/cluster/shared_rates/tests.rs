@@ -23,9 +23,7 @@ fn rate(count: u32, seconds: u64) -> Rate {
 }
 
 fn replica(store: &Arc<dyn ClusterStore>, degrade: DegradeChoice) -> Arc<SharedRates> {
-    let counts = ClusterCounts::default();
-    let store = Arc::clone(store);
-    SharedRates::new(SharedRateParts { store, secret: b"shared", degrade, counts })
+    SharedRates::in_tests(Arc::clone(store), degrade)
 }
 
 fn permits(rates: &SharedRates, rate: Rate) -> Arc<RatePermits> {

@@ -30,7 +30,7 @@ fn a_calls_future_is_small() {
 /// Starts a gateway with one server, and waits until that has listed.
 async fn listed() -> Arc<Gateway> {
     let snapshots = Snapshots::start(StartUp {
-        shared_rates: None,
+        shared_limits: None,
         config: config(&[("a", "")]),
         surroundings: surroundings(),
         info: Bytes::from_static(b"{}"),

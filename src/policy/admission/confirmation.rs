@@ -3,7 +3,7 @@
 //! The question is asked after the rules and the arguments were checked, so that it never concerns
 //! a call that cannot be made, and before a slot is taken, because a question must not hold one. A
 //! sealed state, bound to the caller and to the digest of the request, proves the user's consent:
-//! `pipeline` opens it. It is valid for one call ([`UsedConsents`](crate::shares::UsedConsents)).
+//! `pipeline` opens it. It is valid for one call at all replicas ([`ClaimedConsent`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,13 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use crate::call::{
-    Call, ConfirmationError, Context, Failure, Named, NativeName, Question, ServerName,
+    Call, ConfirmationError, Context, Failure, Named, NativeName, Question, ServerName, StateError,
 };
 use crate::catalog::Tool;
 use crate::clock;
+use crate::cluster::{SingleUseItem, SpendRefusal, SpentItem, UsedItems};
 use crate::config::{Config, ConfirmChoice, ServerConfig};
+use crate::era::state::StateId;
 use crate::mcp::question::ELICITATION;
 use crate::policy::target::{ArgumentsSeen, CallTarget, Confirmation};
 use crate::shares::{ConsentClaim, Holder, Patience};
@@ -109,6 +111,48 @@ impl ServerConfirm {
     }
 }
 
+/// The user's consent to a call, which no other call of this gateway can use meanwhile. Once the call
+/// has passed all other checks, the consent is used at all replicas. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct ClaimedConsent {
+    state: StateId,
+    /// `None` if another replica has used the consent.
+    claim: Option<ConsentClaim>,
+    /// The use at all replicas; `None` before it, and if the gateway is alone.
+    spent: Option<SpentItem>,
+}
+
+impl ClaimedConsent {
+    /// Uses the consent at all replicas.
+    ///
+    /// # Errors
+    /// [`Failure::InvalidState`] if another replica has used it, [`Failure::StoreUnavailable`] if that
+    /// is unknown.
+    pub(super) async fn spend(&mut self, items: &UsedItems) -> Result<(), Failure> {
+        let valid_for = Duration::from_secs(self.state.until).saturating_sub(clock::unix_now());
+        let item = SingleUseItem { kind: CONSENT_ITEM, item: &self.state.nonce, valid_for };
+        match items.spend(item).await {
+            Ok(spent) => {
+                self.spent = Some(spent);
+                Ok(())
+            }
+            Err(SpendRefusal::Used) => {
+                // The next call with it is refused without a request to the store.
+                self.claim.take().into_iter().for_each(ConsentClaim::keep);
+                Err(StateError::Used.into())
+            }
+            Err(SpendRefusal::Unavailable) => Err(Failure::StoreUnavailable),
+        }
+    }
+
+    /// Keeps the consent as used: the call is sent.
+    #[inline]
+    pub(super) fn keep(self) {
+        self.claim.into_iter().for_each(ConsentClaim::keep);
+        self.spent.into_iter().for_each(SpentItem::keep);
+    }
+}
+
 /// Returns true if the server annotates its tool as read-only or not destructive.
 fn is_harmless(tool: &Tool) -> bool {
     let hints = tool.hints();
@@ -187,7 +231,7 @@ impl Policy {
         &self,
         context: &Context,
         target: &CallTarget,
-    ) -> Result<Option<Box<ConsentClaim>>, Failure> {
+    ) -> Result<Option<Box<ClaimedConsent>>, Failure> {
         if !self.asks_about(target) {
             return Ok(None);
         }
@@ -195,11 +239,13 @@ impl Policy {
             return Err(Failure::NotConfirmed(ConfirmationError::NotAsked));
         };
         let (consents, holder) = (&self.limits.consents, Holder::of_context(context));
-        let claim = consents.claim(&holder, **state, clock::unix_now())?;
-        Ok(Some(Box::new(claim)))
+        let claim = Some(consents.claim(&holder, **state, clock::unix_now())?);
+        Ok(Some(Box::new(ClaimedConsent { state: **state, claim, spent: None })))
     }
 }
 
+/// Kind of the consents among the items that replicas use once.
+const CONSENT_ITEM: &str = "consent";
 /// Limit of a name in a question.
 const MAX_NAME: usize = 128;
 /// Limits of the bytes of the arguments that a question shows.
@@ -214,10 +260,10 @@ const CONFIRMATION_RETRY: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Params, StateError};
+    use crate::call::Params;
     use crate::catalog::HeaderRules;
-    use crate::era::state::StateId;
-    use crate::policy::LimitRegistry;
+    use crate::cluster::MemoryStore;
+    use crate::policy::{LimitRegistry, SharedLimits};
     use crate::upstream::tests::{call, config, target};
 
     fn asks(settings: &str, annotations: &str) -> bool {
@@ -292,6 +338,60 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(admit(2).await, Err(Failure::OverLimit { .. })));
         }
+    }
+
+    /// Returns the policy of a replica with this store.
+    fn replica(store: &Arc<MemoryStore>, settings: &str) -> Policy {
+        let config = config(&[("s", settings)]);
+        let items = UsedItems::in_tests(Arc::clone(store) as _);
+        let shared = SharedLimits { rates: items.rates(), items };
+        let registry = LimitRegistry::default().sharing(Some(shared));
+        Policy::new(registry.limits(&config)).with_confirmation(ConfirmRules::compile(&config))
+    }
+
+    async fn admit_with(policy: &Policy, nonce: u8) -> Result<(), Failure> {
+        let state = StateId { until: u64::MAX, nonce: [nonce; 12] };
+        let confirmation = Confirmation::Given(Box::new(state));
+        let server = ServerName::new("s").unwrap();
+        let target = CallTarget { confirmation, ..target(&server, "t") };
+        policy.admit(Box::new(call("t")), target).await.map(drop)
+    }
+
+    #[tokio::test]
+    async fn one_of_three_replicas_uses_a_consent_and_a_refused_call_leaves_it_to_others() {
+        let store = Arc::new(MemoryStore::default());
+        let [a, b, c] = [(); 3].map(|()| replica(&store, "confirm = true"));
+        let (a_said, b_said, c_said) =
+            tokio::join!(admit_with(&a, 1), admit_with(&b, 1), admit_with(&c, 1));
+        let said = [a_said, b_said, c_said];
+        assert_eq!(said.iter().filter(|said| said.is_ok()).count(), 1, "{said:?}");
+        let used = |said: &&Result<(), Failure>| **said == Err(StateError::Used.into());
+        assert_eq!(said.iter().filter(used).count(), 2, "{said:?}");
+        let limited = replica(&store, "confirm = true\nquota_each = \"1/day\"");
+        assert_eq!(admit_with(&limited, 2).await, Ok(()));
+        assert!(matches!(admit_with(&limited, 3).await, Err(Failure::OverLimit { .. })));
+        assert_eq!(admit_with(&a, 3).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_consent_that_is_known_as_used_needs_no_store_and_others_are_refused_without_it() {
+        let store = Arc::new(MemoryStore::default());
+        let [a, b] = [(); 2].map(|()| replica(&store, "confirm = true"));
+        assert_eq!(admit_with(&a, 1).await, Ok(()));
+        assert_eq!(admit_with(&b, 1).await, Err(StateError::Used.into()));
+        store.fail(true);
+        for replica in [&a, &b] {
+            assert_eq!(admit_with(replica, 1).await, Err(StateError::Used.into()));
+            assert_eq!(admit_with(replica, 2).await, Err(Failure::StoreUnavailable));
+        }
+        let alone = config(&[("s", "")]);
+        let shared = SharedLimits {
+            rates: UsedItems::in_tests(Arc::clone(&store) as _).rates(),
+            items: UsedItems::in_tests(Arc::clone(&store) as _),
+        };
+        let registry = LimitRegistry::default().sharing(Some(shared));
+        let policy = Policy::new(registry.limits(&alone));
+        assert_eq!(admit_with(&policy, 3).await, Ok(()), "a call without consent needs no store");
     }
 
     fn ask(arguments: &str) -> Result<String, ConfirmationError> {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use crate::call::{Call, Context, Failure, Principal, ServerName};
+use crate::cluster::UsedItems;
 use crate::policy::interceptors::Interceptors;
 use crate::policy::limits::gate::Gate;
 use crate::policy::limits::taking::{LimitLevel, RateTaker};
@@ -167,6 +168,13 @@ impl Passage for DryRun {
             self.note(CallGate::Consent, GateVerdict::AsksUser);
         }
         Ok(())
+    }
+
+    fn spend_consent<'a>(
+        _consent: &'a mut Self::Consent,
+        _items: &'a UsedItems,
+    ) -> Option<impl Future<Output = Result<(), Failure>> + Send + 'a> {
+        None::<std::future::Ready<_>>
     }
 
     fn note_interceptors(&mut self, interceptors: &Interceptors, call: &Call, target: &CallTarget) {

@@ -170,7 +170,7 @@ impl Policy {
     /// Admits a call. The checks, in this order: the rules, the scopes, the server's circuit
     /// breaker, the rates of its tool, its server and its profile, the tool's schema, the user's
     /// consent, the interceptors, which see the message for the server, the quotas, and a
-    /// slot among the server's calls in flight.
+    /// slot among the server's calls in flight. Then the consent is used at all replicas.
     ///
     /// The rules are first, so that a caller does not learn of scopes, limits or schemas of
     /// elements that it may not use; then the breaker, so that a call which it refuses uses up
@@ -181,7 +181,7 @@ impl Policy {
     /// # Errors
     /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
     /// [`Failure::InvalidArguments`], [`Failure::NotConfirmed`], [`Failure::Intercepted`],
-    /// [`Failure::InterceptorDown`], and those of [`Authorization::authorize_call`].
+    /// [`Failure::InterceptorDown`], [`Failure::StoreUnavailable`], and those of [`Authorization::authorize_call`].
     pub fn admit(
         &self,
         call: Box<Call>,
@@ -237,7 +237,7 @@ impl Policy {
             passage.pass(CallGate::Rules, self.authorize(&call, &target).await)?;
         }
         passage.pass(CallGate::Arguments, Ok(()))?;
-        let consent = passage.claim_consent(self, &call.context, &target)?;
+        let mut consent = passage.claim_consent(self, &call.context, &target)?;
         if let Some(interceptors) = &self.limits.interceptors {
             if P::HAS_EFFECT {
                 passage.begin(CallStep::Interceptors);
@@ -268,6 +268,12 @@ impl Policy {
             && let Some(quotas) = &mut quotas
         {
             Box::pin(quotas.lease()).await?;
+        }
+        if P::HAS_EFFECT
+            && let Some(items) = &self.limits.used_items
+            && let Some(spending) = P::spend_consent(&mut consent, items)
+        {
+            spending.await?;
         }
         passage.complete(PassedCall { call, target, limits, slot, quotas, consent })
     }

@@ -4,15 +4,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::{Call, Context, Failure, InFlightSlot, ServerName};
+use crate::cluster::UsedItems;
 use crate::policy::interceptors::Interceptors;
 use crate::policy::limits::gate::Gate;
 use crate::policy::limits::taking::{Enforcement, RateTaker};
 use crate::policy::quotas::set_quotas::CallQuotas;
 use crate::policy::target::CallTarget;
-use crate::shares::{ConsentClaim, Holder};
+use crate::shares::Holder;
 use crate::telemetry::observation::CallStep;
 
 use super::Policy;
+use super::confirmation::ClaimedConsent;
 use super::permit::Permitted;
 use super::registry::ServerLimits;
 
@@ -84,6 +86,12 @@ pub(super) trait Passage: RateTaker + Send + Sized {
         target: &CallTarget,
     ) -> Result<Self::Consent, Failure>;
 
+    /// Uses the claimed consent at all replicas; `None` if there is nothing to use.
+    fn spend_consent<'a>(
+        consent: &'a mut Self::Consent,
+        items: &'a UsedItems,
+    ) -> Option<impl Future<Output = Result<(), Failure>> + Send + 'a>;
+
     /// Notes that interceptors would see the call. Called instead of them if the passage has no
     /// effect.
     fn note_interceptors(&mut self, interceptors: &Interceptors, call: &Call, target: &CallTarget);
@@ -110,7 +118,7 @@ pub(super) struct PassedCall<'a, P: Passage> {
 
 impl Passage for Enforcement {
     const HAS_EFFECT: bool = true;
-    type Consent = Option<Box<ConsentClaim>>;
+    type Consent = Option<Box<ClaimedConsent>>;
     type Outcome = Permitted<Call>;
 
     #[inline]
@@ -126,6 +134,14 @@ impl Passage for Enforcement {
         target: &CallTarget,
     ) -> Result<Self::Consent, Failure> {
         policy.claim_consent(context, target)
+    }
+
+    #[inline]
+    fn spend_consent<'a>(
+        consent: &'a mut Self::Consent,
+        items: &'a UsedItems,
+    ) -> Option<impl Future<Output = Result<(), Failure>> + Send + 'a> {
+        consent.as_mut().map(|consent| Box::pin(consent.spend(items)))
     }
 
     fn note_interceptors(&mut self, _: &Interceptors, _: &Call, _: &CallTarget) {}

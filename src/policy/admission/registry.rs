@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
 use crate::clock;
+use crate::cluster::UsedItems;
 use crate::config::{ArgumentsChoice, Config, Rate, ServerConfig};
 use crate::policy::interceptors::{InterceptorRegistry, Interceptors};
 use crate::policy::limits::breaker::{Breaker, BreakerPass, BreakerReports, BreakerSubject};
@@ -47,8 +48,17 @@ pub struct LimitRegistry {
     reports: Option<(Arc<Metrics>, EventSender)>,
     large_work: Arc<LargeWork>,
     consents: Arc<UsedConsents>,
-    /// Permits of rates that replicas share; `None` if the gateway is alone.
-    shared_rates: Option<Arc<dyn PermitSource>>,
+    /// State that replicas share; `None` if the gateway is alone.
+    shared: Option<SharedLimits>,
+}
+
+/// The limits that replicas share.
+#[derive(Debug, Clone)]
+pub struct SharedLimits {
+    /// Permits of rates.
+    pub rates: Arc<dyn PermitSource>,
+    /// Items that are used once.
+    pub items: Arc<UsedItems>,
 }
 
 /// A breaker, and the configuration of its server: another server of the same name gets a new
@@ -85,10 +95,15 @@ impl LimitRegistry {
         Self { reports: Some((metrics, events)), quotas, ..Self::default() }
     }
 
-    /// Returns the registry with rates that replicas share, if there are others.
+    /// Returns the registry with the limits that replicas share, if there are others.
     #[must_use]
-    pub fn sharing_rates(self, source: Option<Arc<dyn PermitSource>>) -> Self {
-        Self { shared_rates: source, ..self }
+    pub fn sharing(self, shared: Option<SharedLimits>) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// Returns the source of permits of rates that replicas share; `None` if the gateway is alone.
+    fn shared_rates(&self) -> Option<&Arc<dyn PermitSource>> {
+        self.shared.as_ref().map(|shared| &shared.rates)
     }
 
     /// Returns the counts of quotas.
@@ -107,7 +122,7 @@ impl LimitRegistry {
             .client_rate
             .map(|rate| self.keyed.find(rate, || AddressBuckets::new(rate)));
         let failed_logins = config.gateway.failed_logins;
-        let source = self.shared_rates.as_ref();
+        let source = self.shared_rates();
         let new_logins = |rate| FailedLogins::new(rate).shared_by(source, rate);
         let failed_logins =
             failed_logins.map(|rate| self.failed_logins.find(rate, || new_logins(rate)));
@@ -146,7 +161,8 @@ impl LimitRegistry {
             servers,
             large_work,
             consents: Arc::clone(&self.consents),
-            shares_rates: self.shared_rates.is_some(),
+            shares_rates: self.shared.is_some(),
+            used_items: self.shared.as_ref().map(|shared| Arc::clone(&shared.items)),
         }
     }
 
@@ -194,7 +210,7 @@ impl LimitRegistry {
     }
 
     fn holder_buckets(&self, limit: String, rate: Rate) -> Arc<HolderBuckets> {
-        let source = self.shared_rates.as_ref();
+        let source = self.shared_rates();
         let name = format!("each:{limit}");
         let new = || HolderBuckets::new(rate).shared_as(&name, source, Holder::describe);
         self.holders.find((limit, rate), new)
@@ -226,7 +242,7 @@ impl LimitRegistry {
     }
 
     fn bucket(&self, name: &str, rate: Rate) -> Arc<Bucket> {
-        let source = self.shared_rates.as_ref();
+        let source = self.shared_rates();
         let new = || Bucket::new(rate).shared_as(name, source);
         self.buckets.find((name.to_owned(), rate), new)
     }
@@ -253,6 +269,8 @@ pub struct PolicyLimits {
     pub(super) consents: Arc<UsedConsents>,
     /// True if replicas share rates: they are provided before they are taken.
     pub(super) shares_rates: bool,
+    /// Items that replicas use once; `None` if the gateway is alone.
+    pub(super) used_items: Option<Arc<UsedItems>>,
 }
 
 impl PolicyLimits {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::call::{Call, Context, Failure, ServerName};
 use crate::clock;
+use crate::cluster::UsedItems;
 use crate::policy::interceptors::Interceptors;
 use crate::policy::limits::gate::Gate;
 use crate::policy::limits::taking::{Enforcement, RateTaker};
@@ -85,6 +86,13 @@ impl Passage for TimedEnforcement {
         target: &CallTarget,
     ) -> Result<Self::Consent, Failure> {
         self.inner.claim_consent(policy, context, target)
+    }
+
+    fn spend_consent<'a>(
+        consent: &'a mut Self::Consent,
+        items: &'a UsedItems,
+    ) -> Option<impl Future<Output = Result<(), Failure>> + Send + 'a> {
+        Enforcement::spend_consent(consent, items)
     }
 
     fn note_interceptors(&mut self, interceptors: &Interceptors, call: &Call, target: &CallTarget) {

@@ -12,7 +12,7 @@ fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
 fn start_with(servers: &[(&str, &str)], disabled: DisabledAtStart) -> Arc<Snapshots> {
     let info = Bytes::from_static(b"{}");
     let snapshots = Snapshots::start(StartUp {
-        shared_rates: None,
+        shared_limits: None,
         config: config(servers),
         surroundings: surroundings(),
         info,

@@ -189,7 +189,7 @@ mod tests {
     fn snapshots() -> Arc<Snapshots> {
         let info = Bytes::from_static(b"{}");
         Snapshots::start(StartUp {
-            shared_rates: None,
+            shared_limits: None,
             config: config(&[]),
             surroundings: surroundings(),
             info,

@@ -2,6 +2,7 @@
 
 mod connections;
 mod continuations;
+mod consents;
 mod envelopes;
 mod failures;
 mod frames;

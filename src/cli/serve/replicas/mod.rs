@@ -10,8 +10,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
 use crate::listener::{Listener, LiveSettings, Settings, Workers, edge};
-use crate::policy::QuotaLedger;
-use crate::shares::PermitSource;
+use crate::policy::{QuotaLedger, SharedLimits};
 use crate::telemetry::metrics::Metrics;
 
 use super::settings::ReplicaSettings;
@@ -53,14 +52,14 @@ impl PeerConnections {
     }
 }
 
-/// Counts quotas together with the other replicas, and returns the rates that they share.
+/// Counts quotas together with the other replicas, and returns the limits that they share.
 pub(super) fn share_limits(
     replica: Option<&BoundReplica>,
     quotas: &QuotaLedger,
-) -> Option<Arc<dyn PermitSource>> {
+) -> Option<SharedLimits> {
     let cluster = &replica?.cluster;
     quotas.share(cluster.shared_quotas());
-    Some(cluster.shared_rates())
+    Some(SharedLimits { rates: cluster.shared_rates(), items: cluster.used_items() })
 }
 
 /// Binds the listener for other replicas; `None` without `[cluster]`, and for a gateway of one client.
