@@ -4,7 +4,9 @@
 //! session names its owner, sealed together with the principal and the endpoint ([`session_ids`]).
 //! Another replica forwards a request for it once, over one HTTP/2 connection to the owner
 //! ([`PeerLink`]), with an [`Envelope`] that names the client. The replicas find each other
-//! through leases in a store ([`membership`]). A call at its owner accesses no store.
+//! through leases in a store ([`membership`]). A call at its owner accesses no store,
+//! except for shared limits ([`shared_rates`], [`shared_quotas`]), a consent that is used once
+//! ([`UsedItems`]), and grants ([`sealed_records`]).
 //!
 //! This module knows neither MCP nor authentication, which the owner repeats: `downstream` decides
 //! which requests are forwarded, and `listener` accepts those of other replicas. Without `[cluster]`
@@ -15,6 +17,7 @@ mod membership;
 mod nonces;
 mod peer_link;
 mod replica_id;
+mod sealed_records;
 mod session_ids;
 mod shared_quotas;
 mod shared_rates;
@@ -35,11 +38,13 @@ use crate::call::{Endpoint, Principal};
 use crate::clock;
 use crate::config::{ClusterConfig, Secret};
 use crate::crypto::{SealError, Sealer, random_bytes};
+use crate::oauth::SharedRecords;
 use crate::telemetry::metrics::{ClusterCounts, ForwardResult};
 
 use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
 use peer_link::{PeerLinkSettings, PeerTls};
+use sealed_records::{SHARED_RECORD_PURPOSE, SealedRecords};
 use session_ids::SessionIds;
 use shared_rates::SharedRateParts;
 
@@ -84,6 +89,7 @@ pub struct Cluster {
     shared_rates: Arc<SharedRates>,
     shared_quotas: Arc<SharedQuotas>,
     used_items: Arc<UsedItems>,
+    records: Arc<SealedRecords>,
     counts: ClusterCounts,
     tls: PeerTls,
 }
@@ -154,6 +160,7 @@ impl Cluster {
             degrade: settings.degrade,
             counts: parts.counts.clone(),
         });
+        let records = sealer(SHARED_RECORD_PURPOSE)?;
         let membership = Membership::new(settings.advertise.clone(), keys, parts.store, links)
             .counting(parts.counts.clone());
         Ok(Arc::new(Self {
@@ -164,6 +171,7 @@ impl Cluster {
             membership: Arc::new(membership),
             shared_quotas: Arc::new(SharedQuotas::new(Arc::clone(&shared_rates))),
             used_items: Arc::new(UsedItems::new(Arc::clone(&shared_rates))),
+            records: Arc::new(SealedRecords::new(Arc::clone(&shared_rates), records)),
             shared_rates,
             counts: parts.counts,
             tls,
@@ -188,6 +196,11 @@ impl Cluster {
     /// Returns the items that replicas use once.
     pub fn used_items(&self) -> Arc<UsedItems> {
         Arc::clone(&self.used_items)
+    }
+
+    /// Returns the records that replicas share, such as grants.
+    pub fn shared_records(&self) -> Arc<dyn SharedRecords> {
+        Arc::clone(&self.records) as Arc<dyn SharedRecords>
     }
 
     /// Returns the id of this replica.

@@ -333,6 +333,7 @@ impl UpstreamError {
             Self::Exited(_) | Self::Broken(_) | Self::NoAnswer => {
                 Failure::server_broke(server, fault)
             }
+            Self::Login(fault) if fault.is_store_unavailable() => Failure::StoreUnavailable,
             Self::Spawn(_)
             | Self::Connect(_)
             | Self::Down(_)

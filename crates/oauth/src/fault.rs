@@ -9,6 +9,7 @@ use trunkline_core::codec::file::{FileError, ReadError};
 use trunkline_core::text::one_line;
 use trunkline_http_client::outbound::OutboundFault;
 
+use crate::shared_records::SharingFault;
 use crate::vault::VaultError;
 
 use crate::metadata::documents::MetadataFault;
@@ -103,6 +104,9 @@ pub enum LoginFault {
     /// The vault failed.
     #[error(transparent)]
     Vault(Arc<VaultError>),
+    /// The store that replicas share does not have or take the grant.
+    #[error(transparent)]
+    Shared(#[from] SharingFault),
     /// The task of a login ended early.
     #[error("the login was interrupted")]
     Interrupted,
@@ -174,6 +178,11 @@ impl LoginFault {
         }
     }
 
+    /// Returns true if the store that replicas share cannot be reached.
+    pub fn is_store_unavailable(&self) -> bool {
+        matches!(self, Self::Shared(SharingFault::Unavailable | SharingFault::Busy))
+    }
+
     /// Returns the reason for the audit log. It repeats no text of the response.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -184,6 +193,7 @@ impl LoginFault {
             Self::Token(_) => "token_refused",
             Self::OtherBrowser => "other_browser",
             Self::Vault(_) => "vault",
+            Self::Shared(_) => "store",
             Self::Interrupted => "interrupted",
             _ => "failed",
         }

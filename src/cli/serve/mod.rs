@@ -259,6 +259,9 @@ impl Running {
             .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
         let surroundings = with_store(surroundings, &config, path).await;
+        if let Some(replica) = &replica {
+            surroundings.grants.share_grants(replica.cluster.shared_records());
+        }
         let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));

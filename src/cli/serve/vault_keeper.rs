@@ -1,4 +1,5 @@
-//! Opens the vault with the keys of the configuration, and follows changes by other processes.
+//! Opens the vault with the keys of the configuration, and follows changes by other processes and
+//! replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub(crate) async fn open_vault(config: &Config) -> Result<Option<Arc<Vault>>, Va
     Ok(Some(Arc::new(opened?)))
 }
 
-/// Opens the vault, if there is one, reads its grants, and follows changes by other processes.
+/// Opens the vault, if there is one, reads its grants, and follows changes by other processes and
+/// replicas.
 ///
 /// # Errors
 /// [`VaultOpenError`].
@@ -44,13 +46,19 @@ pub(super) async fn restore_grants(
     config: &Config,
     grants: &Arc<GrantBook>,
 ) -> Result<Option<JoinHandle<()>>, VaultOpenError> {
-    let Some(vault) = open_vault(config).await? else { return Ok(None) };
-    grants.open_vault(vault).await?;
-    Ok(Some(follow_vault(grants)))
+    let vault = open_vault(config).await?;
+    if vault.is_none() && !grants.shares_grants() {
+        return Ok(None);
+    }
+    if let Some(vault) = vault {
+        grants.open_vault(vault).await?;
+    }
+    Ok(Some(follow_grants(grants)))
 }
 
-/// Follows changes of the vault by other processes, such as `trunkline login`.
-fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
+/// Follows changes of the vault by other processes, such as `trunkline login`, and logins that end at
+/// other replicas.
+fn follow_grants(grants: &Arc<GrantBook>) -> JoinHandle<()> {
     let grants = Arc::clone(grants);
     tokio::spawn(async move {
         let mut faults = FaultLog::default();
@@ -61,6 +69,7 @@ fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
             {
                 tracing::warn!("cannot read the changes of another process: {line}");
             }
+            grants.follow_shared().await;
         }
     })
 }

@@ -93,7 +93,10 @@ impl McpService {
             headers: head.headers,
             room,
         };
-        let visitor = Visitor::find(&grants, &snapshot, &page.headers, peer);
+        let visitor = match Visitor::find(&grants, &snapshot, &page.headers, peer).await {
+            Ok(visitor) => visitor,
+            Err(fault) => return html::fault_page(&fault),
+        };
         visitor.answer(own.as_deref().unwrap_or_default(), page).await
     }
 
@@ -131,7 +134,7 @@ impl McpService {
         let client = Client::new(ProtocolVersion::LATEST_MODERN, None, Bytes::from_static(b"{}"));
         let context = visit.context(Arc::new(client), Meta::default());
         self.gateway.offer_connections(&snapshot, &context, &owner);
-        match grants.make_visit_link(owner, LinkRequest { address: peer.addr.ip(), room }) {
+        match grants.make_visit_link(owner, LinkRequest { address: peer.addr.ip(), room }).await {
             Ok(link) => {
                 let lasts = GrantBook::VISIT_TIME.as_secs();
                 let told = json!({ "link": link.as_str(), "expires_in": lasts });
@@ -150,6 +153,7 @@ impl McpService {
 fn status_of(fault: &LoginFault) -> StatusCode {
     match fault {
         LoginFault::OtherBrowser => StatusCode::FORBIDDEN,
+        fault if fault.is_store_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     }
 }

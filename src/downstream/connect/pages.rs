@@ -29,15 +29,15 @@ impl Visitor<'_> {
                 let room = request.room.take();
                 self.finish_login(own, &request, room).await
             }
-            GrantBook::LINK_PATH if is_get => self.show_offer(&request),
-            GrantBook::LINK_PATH => self.judge_answer(&request),
-            GrantBook::CONNECT_PATH if is_get => self.show_connections(),
+            GrantBook::LINK_PATH if is_get => self.show_offer(&request).await,
+            GrantBook::LINK_PATH => self.judge_answer(&request).await,
+            GrantBook::CONNECT_PATH if is_get => self.show_connections().await,
             START_PATH if !is_get => {
                 let room = request.room.take();
                 self.start_login(&request, room).await
             }
             REVOKE_PATH if !is_get => self.revoke_login(&request).await,
-            LEAVE_PATH if !is_get => Ok(self.leave(&request)),
+            LEAVE_PATH if !is_get => self.leave(&request).await,
             CONNECT_AS_FORM => return response::empty(StatusCode::METHOD_NOT_ALLOWED),
             _ => return response::empty(StatusCode::NOT_FOUND),
         };
@@ -45,11 +45,11 @@ impl Visitor<'_> {
     }
 
     /// Shows the page behind a link: its recipient, and the offered login.
-    fn show_offer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+    async fn show_offer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let ticket = find_parameter(&request.query, "ticket");
         let before = self.browser.as_ref().map(|browser| browser.id);
-        let offer = self.grants.read_ticket(&ticket, before)?;
-        let (browser, cookie) = self.meet(&offer.owner)?;
+        let offer = self.grants.read_ticket(&ticket, before).await?;
+        let (browser, cookie) = self.meet(&offer.owner).await?;
         if let Some(other) = browser.owner.as_ref().filter(|owner| **owner != offer.owner) {
             return Ok(self.refuse_other_owner(&browser, other, &offer.owner));
         }
@@ -124,27 +124,28 @@ impl Visitor<'_> {
     }
 
     /// Handles a person's answer on the page behind a link.
-    fn judge_answer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+    async fn judge_answer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let form = &request.form;
         let Some(browser) = self.sender_of(&request.headers, &form.form_key) else {
             return Ok(foreign_form());
         };
-        let offer = self.grants.read_ticket(&form.ticket, Some(browser.id))?;
+        let offer = self.grants.read_ticket(&form.ticket, Some(browser.id)).await?;
         if let Some(other) = browser.owner.as_ref().filter(|owner| **owner != offer.owner) {
             return Ok(self.refuse_other_owner(browser, other, &offer.owner));
         }
         if form.answer != "accept" {
-            self.grants.decline_ticket(&form.ticket, Some(browser.id))?;
+            self.grants.decline_ticket(&form.ticket, Some(browser.id)).await?;
             let content = "<p>Nothing was done, and the link is used up.</p>\n".to_owned();
             return Ok(Page::new("Cancelled", content).into_response());
         }
         let (own, cookie) = if browser.owner.is_some() {
             (browser.id, None)
         } else {
-            let (own, cookie) = self.admit(Some(offer.owner.clone()), &offer.owner)?;
+            let (own, cookie) = self.admit(Some(offer.owner.clone()), &offer.owner).await?;
             (own.id, cookie)
         };
-        let place = self.grants.accept_ticket(&form.ticket, Some(own), Some(browser.id))?;
+        let accepted = self.grants.accept_ticket(&form.ticket, Some(own), Some(browser.id)).await;
+        let place = accepted?;
         let connections = self.grants.page_path(GrantBook::CONNECT_PATH);
         Ok(lead_to(place.as_ref().map_or(&connections, |url| url.as_str()), cookie))
     }
@@ -175,10 +176,13 @@ impl Visitor<'_> {
     }
 
     /// Shows a user's connections.
-    fn show_connections(&self) -> Result<Response<Body>, LoginFault> {
-        let Some((browser, owner, cookie)) = self.sign_in()? else { return Ok(unknown_visitor()) };
+    async fn show_connections(&self) -> Result<Response<Body>, LoginFault> {
+        let Some((browser, owner, cookie)) = self.sign_in().await? else {
+            return Ok(unknown_visitor());
+        };
+        self.follow_logins(&owner).await;
         let mut content = String::new();
-        if let Some(notice) = self.grants.browsers().take_notice(browser.id) {
+        if let Some(notice) = self.grants.take_notice(browser.id).await? {
             let notice = escape_html(&notice);
             let _ = writeln!(content, "<p class=\"notice\" role=\"status\">{notice}</p>");
         }
@@ -264,7 +268,7 @@ impl Visitor<'_> {
                     tracing::warn!(server, "{line}");
                 }
                 let notice = format!("You cannot log in to {server} now: {fault}.");
-                self.grants.browsers().leave_notice(browser.id, notice);
+                self.grants.leave_notice(browser.id, notice).await?;
                 Ok(lead_to(&self.grants.page_path(GrantBook::CONNECT_PATH), None))
             }
         }
@@ -275,6 +279,7 @@ impl Visitor<'_> {
             Ok(sender) => sender,
             Err(refusal) => return Ok(*refusal),
         };
+        self.follow_logins(&owner).await;
         let Some(member) = self.find_server(&owner, &request.form.server) else {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
@@ -300,16 +305,24 @@ impl Visitor<'_> {
                  the operator of the gateway."
             ),
         };
-        self.grants.browsers().leave_notice(browser.id, notice);
+        self.grants.leave_notice(browser.id, notice).await?;
         Ok(lead_to(&self.grants.page_path(GrantBook::CONNECT_PATH), None))
     }
 
-    fn leave(&self, request: &PageRequest) -> Response<Body> {
+    async fn leave(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         match self.sender_of(&request.headers, &request.form.form_key) {
-            Some(browser) => self.grants.browsers().forget(browser.id),
-            None => return foreign_form(),
+            Some(browser) => self.grants.forget_browser(browser.id).await?,
+            None => return Ok(foreign_form()),
         }
-        Page::new("Signed out", "<p>You can close this page.</p>\n".to_owned()).into_response()
+        let content = "<p>You can close this page.</p>\n".to_owned();
+        Ok(Page::new("Signed out", content).into_response())
+    }
+
+    /// Notices the logins of an owner at other replicas.
+    async fn follow_logins(&self, owner: &GrantOwner) {
+        for member in self.snapshot.servers() {
+            member.server.follow_login(owner).await;
+        }
     }
 
     /// Returns the browser that has sent a form, and the owner of its connections; or the refusal.

@@ -24,51 +24,53 @@ pub(super) struct Visitor<'a> {
 }
 
 impl<'a> Visitor<'a> {
-    pub(super) fn find(
+    pub(super) async fn find(
         grants: &'a Arc<GrantBook>,
         snapshot: &'a Arc<Snapshot>,
         headers: &HeaderMap,
         peer: PeerAddress,
-    ) -> Self {
-        let cookie = PageCookie::BROWSER.read(headers, scheme_of_pages(grants));
-        let browser = cookie.and_then(|cookie| grants.browsers().find(cookie));
+    ) -> Result<Self, LoginFault> {
+        let browser = match PageCookie::BROWSER.read(headers, scheme_of_pages(grants)) {
+            Some(cookie) => grants.find_browser(cookie).await?,
+            None => None,
+        };
         // A client that was removed from the configuration has no page any more.
         let is_served = |browser: &KnownBrowser| {
             browser.owner.as_ref().is_none_or(|owner| is_configured(owner, &snapshot.config))
         };
         let address = peer.addr.ip();
         let is_near = address.to_canonical().is_loopback();
-        Visitor {
+        Ok(Visitor {
             grants,
             snapshot,
             browser: browser.filter(is_served),
             address,
             is_sole_user: is_near && !grants.knows_clients(),
-        }
+        })
     }
 
     /// Returns the browser that opens a link of this owner, and the cookie if the browser is new.
-    pub(super) fn meet(
+    pub(super) async fn meet(
         &self,
         link_owner: &GrantOwner,
     ) -> Result<(KnownBrowser, Option<HeaderValue>), LoginFault> {
         match &self.browser {
             Some(browser) => Ok((browser.clone(), None)),
-            None => self.admit(None, link_owner),
+            None => self.admit(None, link_owner).await,
         }
     }
 
     /// Creates a browser of this owner in place of the visitor's. Its cookie is new, so a cookie
     /// that an attacker has planted is worthless.
-    pub(super) fn admit(
+    pub(super) async fn admit(
         &self,
         owner: Option<GrantOwner>,
         link_owner: &GrantOwner,
     ) -> Result<(KnownBrowser, Option<HeaderValue>), LoginFault> {
         let visit = BrowserVisit { link_owner, address: self.address };
-        let NewBrowser { cookie, browser } = self.grants.browsers().meet(owner, visit)?;
+        let NewBrowser { cookie, browser, .. } = self.grants.meet_browser(owner, visit).await?;
         if let Some(known) = &self.browser {
-            self.grants.browsers().forget(known.id);
+            self.grants.forget_browser(known.id).await?;
         }
         let cookie = PageCookie::BROWSER.write(&cookie, scheme_of_pages(self.grants));
         Ok((browser, Some(cookie)))
@@ -76,7 +78,7 @@ impl<'a> Visitor<'a> {
 
     /// Returns the browser with the owner of its connections. The only user of this machine needs
     /// no link.
-    pub(super) fn sign_in(
+    pub(super) async fn sign_in(
         &self,
     ) -> Result<Option<(KnownBrowser, GrantOwner, Option<HeaderValue>)>, LoginFault> {
         if let Some(browser) = &self.browser
@@ -87,7 +89,7 @@ impl<'a> Visitor<'a> {
         if !self.is_sole_user {
             return Ok(None);
         }
-        let (browser, cookie) = self.admit(Some(GrantOwner::Gateway), &GrantOwner::Gateway)?;
+        let (browser, cookie) = self.admit(Some(GrantOwner::Gateway), &GrantOwner::Gateway).await?;
         Ok(Some((browser, GrantOwner::Gateway, cookie)))
     }
 

@@ -68,6 +68,13 @@ impl Server {
         revoked
     }
 
+    /// Notices an owner's login at another replica.
+    pub async fn follow_login(&self, owner: &GrantOwner) {
+        if let Some(authorizer) = self.shared.authorizer() {
+            authorizer.follow_login(owner).await;
+        }
+    }
+
     /// Returns the failure of a call to a server that has no list for its client yet, because it
     /// requires a login. Returns `None` if it does not, or if the client has logged in.
     pub async fn login_failure(&self, context: &Context) -> Option<Failure> {

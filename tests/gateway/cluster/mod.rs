@@ -6,6 +6,8 @@ mod consents;
 mod envelopes;
 mod failures;
 mod frames;
+mod grants;
+mod logins;
 mod peers;
 mod rates;
 mod sessions;

@@ -9,7 +9,7 @@ mod logins;
 mod owners;
 mod refusals;
 mod renewals;
-mod vaults;
+pub mod vaults;
 mod workloads;
 
 use serde_json::json;

@@ -16,7 +16,7 @@ use crate::support::{Client, Gateway, OauthServer, Said, client_table, until, wi
 
 use super::{agree, call, link_in, log_in, protected};
 
-pub(super) const KEY: &str = "a vault key with more than 32 bytes";
+pub const KEY: &str = "a vault key with more than 32 bytes";
 
 async fn with_vault(server: &OauthServer, folder: TempDir, more: &str) -> Gateway {
     let vault = format!("[vault]\nkeys = [\"{KEY}\"]\n{more}");
@@ -31,7 +31,7 @@ async fn log_in_with(gateway: &Gateway, server: &OauthServer, more: Value) {
 }
 
 /// Returns the folder of a gateway with a login that has stopped.
-pub(super) async fn keep_login(server: &OauthServer, more: Value) -> TempDir {
+pub async fn keep_login(server: &OauthServer, more: Value) -> TempDir {
     let gateway = with_vault(server, tempfile::tempdir().unwrap(), "").await;
     log_in_with(&gateway, server, more).await;
     gateway.stop().await

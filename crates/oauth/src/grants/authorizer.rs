@@ -159,6 +159,11 @@ impl ServerAuthorizer {
         slot.is_some_and(|slot| slot.grant.load().is_some() || slot.caller.lock().is_some())
     }
 
+    /// Returns true if the grants of persons are in a store that replicas share.
+    pub(crate) fn shares_grants(&self) -> bool {
+        self.oauth.grant == GrantKind::AuthorizationCode && self.book.shared().is_some()
+    }
+
     /// Returns the lifetime of a link.
     pub fn login_time(&self) -> Duration {
         self.oauth.login_time
@@ -214,6 +219,9 @@ impl ServerAuthorizer {
         owner: &GrantOwner,
         caller: Option<&CallerToken>,
     ) -> Option<Arc<OauthGrant>> {
+        if self.shares_grants() {
+            Box::pin(self.follow_login(owner)).await;
+        }
         let slot = self.book.find_slot(&self.key_of(owner))?;
         let grant = slot.grant.load_full().filter(|grant| grant.is_for(caller))?;
         if grant.is_due(clock::now()) {
@@ -260,13 +268,14 @@ impl ServerAuthorizer {
             return Some(newer);
         }
         match self.book.compare_kept(slot, self).await {
-            KeptGrant::Newer(newer) if is_usable(&newer) => return Some(newer),
-            KeptGrant::Revoked => return None,
-            KeptGrant::Newer(_) | KeptGrant::Same => {}
+            Ok(KeptGrant::Newer(newer)) if is_usable(&newer) => return Some(newer),
+            Ok(KeptGrant::Revoked) => return None,
+            // Without the store, it is not renewed.
+            Ok(KeptGrant::Newer(_) | KeptGrant::Same) | Err(_) => {}
         }
         let grant = slot.grant.load_full().filter(is_for_caller)?;
         match self.renew(&grant, seeker).await {
-            Ok(renewed) => self.keep_renewed(slot, renewed).await,
+            Ok(renewed) => renewed,
             Err(fault) => {
                 let reason = error_chain(&fault);
                 tracing::debug!(
@@ -298,10 +307,13 @@ impl ServerAuthorizer {
         &self,
         grant: &OauthGrant,
         seeker: &TokenSeeker<'_>,
-    ) -> Result<OauthGrant, LoginFault> {
+    ) -> Result<Option<Arc<OauthGrant>>, LoginFault> {
         match self.oauth.grant {
-            GrantKind::AuthorizationCode => grant.refresh().await,
-            _ => self.obtain_alone(seeker, grant.source.clone()).await,
+            GrantKind::AuthorizationCode => self.refresh_kept(seeker.slot, grant).await,
+            _ => {
+                let renewed = self.obtain_alone(seeker, grant.source.clone()).await?;
+                Ok(self.keep_renewed(seeker.slot, renewed).await)
+            }
         }
     }
 

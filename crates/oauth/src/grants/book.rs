@@ -17,6 +17,7 @@ use trunkline_core::clock;
 use trunkline_protocol::call::{CallerToken, Named, Principal, ServerName};
 use trunkline_telemetry::audit::{AuditTrail, OperationRecord, RecordRoom};
 
+use crate::shared_records::{SharedRecord, SharedRecords};
 use crate::vault::Vault;
 
 use super::authorizer::ServerAuthorizer;
@@ -52,6 +53,10 @@ pub struct GrantBook {
     browsers: BrowserBook,
     /// Storage of grants and clients beyond the process.
     pub(crate) vault: OnceLock<Arc<Vault>>,
+    /// Storage of grants for several replicas; empty if the gateway is alone.
+    pub(crate) shared: OnceLock<Arc<dyn SharedRecords>>,
+    /// Set while the vault has grants that belong into the shared store.
+    pub(crate) has_unmoved: AtomicBool,
     /// Grants in the vault for servers that have not been started yet.
     pub(crate) resting: Mutex<HashMap<GrantKey, RestingGrant>>,
     /// The audit log; missing in commands.
@@ -94,6 +99,12 @@ pub(crate) struct GrantSlot {
     /// Set while the vault has a row for the grant. If the row is missing, another process has
     /// deleted it.
     pub(crate) is_kept: AtomicBool,
+    /// The grant's record in the shared store, as it was read or written last.
+    pub(crate) record: Mutex<Option<SharedRecord>>,
+    /// The time of the last comparison with it.
+    pub(crate) compared_at: Mutex<Option<Instant>>,
+    /// Set while the grant is newer than its record.
+    pub(crate) is_unshared: AtomicBool,
     /// Counts the logins that have ended, with a grant or without.
     pub(crate) ended: watch::Sender<u64>,
     /// Held during the renewal of the grant or the preparation of a login: one at a time.
@@ -120,6 +131,9 @@ impl GrantSlot {
             accounts,
             grant,
             is_kept: AtomicBool::new(false),
+            record: Mutex::default(),
+            compared_at: Mutex::default(),
+            is_unshared: AtomicBool::new(false),
             ended,
             turn: AsyncMutex::default(),
             link: Mutex::default(),
@@ -166,6 +180,8 @@ impl GrantSlot {
             return false;
         }
         self.is_kept.store(false, Ordering::Relaxed);
+        *self.record.lock() = None;
+        self.is_unshared.store(false, Ordering::Relaxed);
         self.step_ups.store(0, Ordering::Relaxed);
         self.count_change(true);
         tracing::info!(
@@ -369,7 +385,7 @@ impl GrantBook {
             self.tickets.end_logins(&slot);
             slot.end_login();
         }
-        if self.vault.get().is_some() {
+        if self.vault.get().is_some() || self.shared.get().is_some() {
             self.abandoned.lock().extend(abandoned);
         }
     }

@@ -4,7 +4,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use trunkline_core::clock;
 use trunkline_core::crypto::sha256;
@@ -25,7 +29,7 @@ impl Default for BrowserBook {
 }
 
 /// A browser: the digest of its cookie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BrowserId([u8; 32]);
 
 /// State of a known browser.
@@ -39,7 +43,9 @@ pub struct KnownBrowser {
     /// Secret that its forms must contain. Pages of other sites do not know it.
     pub form_key: String,
     /// Text for its next page.
-    notice: Option<String>,
+    pub(crate) notice: Option<String>,
+    /// The end of its time.
+    pub(crate) until: Instant,
 }
 
 /// Circumstances in which a browser is met.
@@ -57,6 +63,8 @@ pub struct NewBrowser {
     pub cookie: String,
     /// State of the browser.
     pub browser: KnownBrowser,
+    /// Browsers that made room.
+    pub(crate) displaced: Vec<BrowserId>,
 }
 
 impl BrowserBook {
@@ -72,11 +80,12 @@ impl BrowserBook {
         let (cookie, form_key) = (draw_text()?, draw_text()?);
         let (id, now) = (BrowserId::of(&cookie), clock::now());
         let lasts = if owner.is_some() { SIGNED_IN } else { UNKNOWN_BROWSER_TIME };
-        let browser = KnownBrowser { id, owner, form_key, notice: None };
+        let browser = KnownBrowser { id, owner, form_key, notice: None, until: now + lasts };
         let entry = visit.link_owner.entry_at(visit.address, OWNER_SHARE);
         let lifetime = EntryLifetime { now, until: now + lasts };
-        self.known.lock().insert(id, browser.clone(), entry, lifetime);
-        Ok(NewBrowser { cookie, browser })
+        let removed = self.known.lock().insert(id, browser.clone(), entry, lifetime);
+        let displaced = removed.into_iter().map(|old| old.id).collect();
+        Ok(NewBrowser { cookie, browser, displaced })
     }
 
     /// Returns the browser with this cookie.
@@ -103,8 +112,13 @@ impl BrowserBook {
 }
 
 impl BrowserId {
-    fn of(cookie: &str) -> Self {
+    pub(crate) fn of(cookie: &str) -> Self {
         Self(sha256(cookie.as_bytes()))
+    }
+
+    /// Returns its digits.
+    pub(crate) fn to_text(self) -> String {
+        HEXLOWER.encode(&self.0)
     }
 }
 

@@ -3,6 +3,9 @@
 //! A grant is written before it is used. A process that is killed in between leaves the previous
 //! grant. If the refresh token of that grant has been used by then, its owner has to log in.
 
+mod renewals;
+mod shared;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +46,8 @@ impl GrantBook {
             "logins are kept in {}",
             vault.path().display()
         );
-        let _ = self.vault.set(vault);
+        let _ = self.vault.set(Arc::clone(&vault));
+        let rows = self.move_grants(&vault, rows).await;
         self.adopt_rows(rows);
         Ok(())
     }
@@ -56,7 +60,7 @@ impl GrantBook {
         let abandoned: Vec<_> = self.abandoned.lock().iter().cloned().collect();
         for key in abandoned {
             // Not used until it is deleted.
-            if self.delete_row(key.row_name()).await.is_ok() {
+            if self.delete_grant(&key).await.is_ok() {
                 self.abandoned.lock().remove(&key);
             }
         }
@@ -68,13 +72,17 @@ impl GrantBook {
     /// [`VaultError`] if it cannot be read.
     pub async fn follow_vault(&self) -> Result<(), VaultError> {
         self.settle_clients().await;
-        let Some(vault) = self.vault.get().filter(|vault| vault.was_changed()) else {
-            return Ok(());
-        };
+        let has_unmoved = self.has_unmoved.swap(false, Ordering::Relaxed);
+        let is_due = |vault: &&Arc<Vault>| has_unmoved || vault.was_changed();
+        let Some(vault) = self.vault.get().filter(is_due) else { return Ok(()) };
         let rows = vault.read_rows().await?;
         let names: HashSet<RowName> = rows.iter().map(|row| row.name.clone()).collect();
+        let rows = self.move_grants(vault, rows).await;
         // Without a pause, because this process may write meanwhile.
         self.adopt_rows(rows);
+        if self.shared().is_some() {
+            return Ok(());
+        }
         self.drop_revoked(vault, &names).await
     }
 
@@ -156,7 +164,7 @@ impl GrantBook {
 
     /// Loads the grants that were stored for a server.
     pub(crate) fn meet_authorizer(&self, authorizer: &Arc<ServerAuthorizer>) {
-        if self.vault.get().is_none() {
+        if self.vault.get().is_none() && self.shared().is_none() {
             return;
         }
         let mut authorizers = self.authorizers.lock();
@@ -185,8 +193,31 @@ impl GrantBook {
         }
     }
 
+    /// Stores the grant of a login, in the shared store or the vault first.
+    ///
+    /// # Errors
+    /// [`LoginFault::Shared`]: the grant is not used, and its tokens are revoked.
+    pub(crate) async fn store_login(
+        &self,
+        slot: &Arc<GrantSlot>,
+        grant: OauthGrant,
+    ) -> Result<Arc<OauthGrant>, LoginFault> {
+        let Some(records) = self.shared() else { return Ok(self.store_grant(slot, grant).await) };
+        if let GrantOwner::Client(Principal::Client(name)) = &slot.key.owner {
+            self.client_keys.note_login(name);
+        }
+        self.abandoned.lock().remove(&slot.key);
+        match self.share_grant(records, &slot.key, &grant).await {
+            Ok(record) => Ok(slot.put(grant, record)),
+            Err(fault) => {
+                revoke_unused(slot, &grant).await;
+                Err(fault.into())
+            }
+        }
+    }
+
     /// Stores a grant, in the vault first.
-    pub(crate) async fn store_grant(&self, slot: &GrantSlot, grant: OauthGrant) -> Arc<OauthGrant> {
+    async fn store_grant(&self, slot: &GrantSlot, grant: OauthGrant) -> Arc<OauthGrant> {
         if let GrantOwner::Client(Principal::Client(name)) = &slot.key.owner {
             self.client_keys.note_login(name);
         }
@@ -222,13 +253,7 @@ impl GrantBook {
             Ok(true) => {}
             Ok(false) => {
                 self.forget_revoked(slot, known.as_ref());
-                if let Err(fault) = grant.revoke_tokens().await {
-                    tracing::warn!(
-                        target: "trunkline::upstream::credentials::grants::keeping",
-                        reason = error_chain(&fault),
-                        "renewed tokens are not revoked"
-                    );
-                }
+                revoke_unused(slot, &grant).await;
                 return None;
             }
             Err(error) => log_unkept(&error),
@@ -249,18 +274,42 @@ impl GrantBook {
     /// Drops a grant, from the vault as well.
     ///
     /// # Errors
-    /// [`LoginFault::Vault`] if the vault still has it.
+    /// [`LoginFault::Vault`] if the vault still has it, [`LoginFault::Shared`] if the shared store has.
     pub(crate) async fn drop_grant(&self, slot: &GrantSlot) -> Result<(), LoginFault> {
         slot.drop_grant();
-        self.delete_row(slot.key.row_name()).await
+        match self.shared() {
+            Some(records) => Ok(self.unshare_grant(records, slot).await?),
+            None => self.delete_row(slot.key.row_name()).await,
+        }
     }
 
-    /// Compares a grant with its row, because another process may have renewed or revoked it.
+    /// Deletes a grant, whichever process has stored it.
+    ///
+    /// # Errors
+    /// Those of [`GrantBook::drop_grant`].
+    pub(crate) async fn delete_grant(&self, key: &GrantKey) -> Result<(), LoginFault> {
+        match self.shared() {
+            Some(_) => Ok(self.revoke_shared(key).await?),
+            None => self.delete_row(key.row_name()).await,
+        }
+    }
+
+    /// Compares a grant with its record or row, because another process may have renewed or revoked it.
+    ///
+    /// # Errors
+    /// [`LoginFault::Shared`] if the shared store cannot be reached.
     pub(crate) async fn compare_kept(
         &self,
-        slot: &GrantSlot,
+        slot: &Arc<GrantSlot>,
         authorizer: &ServerAuthorizer,
-    ) -> KeptGrant {
+    ) -> Result<KeptGrant, LoginFault> {
+        if authorizer.shares_grants() {
+            return Ok(self.compare_shared(slot, authorizer).await?);
+        }
+        Ok(self.compare_row(slot, authorizer).await)
+    }
+
+    async fn compare_row(&self, slot: &GrantSlot, authorizer: &ServerAuthorizer) -> KeptGrant {
         let Some(vault) = self.vault.get() else { return KeptGrant::Same };
         if self.abandoned.lock().contains(&slot.key) {
             return KeptGrant::Same;
@@ -305,6 +354,18 @@ impl GrantBook {
             );
             LoginFault::Vault(Arc::new(error))
         })
+    }
+}
+
+/// Revokes tokens that no process will use.
+async fn revoke_unused(slot: &GrantSlot, grant: &OauthGrant) {
+    if let Err(fault) = grant.revoke_tokens().await {
+        tracing::warn!(
+            target: "trunkline::upstream::credentials::grants::keeping",
+            server = %slot.key.place.server,
+            reason = error_chain(&fault),
+            "new tokens are not revoked"
+        );
     }
 }
 

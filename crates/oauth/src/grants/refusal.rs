@@ -93,7 +93,7 @@ impl ServerAuthorizer {
             });
         }
         if refused.before == 0 {
-            match self.book.compare_kept(&slot, self).await {
+            match self.book.compare_kept(&slot, self).await? {
                 KeptGrant::Newer(_) => return Ok(AfterRefusal::Again),
                 KeptGrant::Revoked => current = None,
                 KeptGrant::Same => {}
@@ -158,12 +158,12 @@ impl ServerAuthorizer {
     /// refuses.
     async fn refresh(
         &self,
-        slot: &GrantSlot,
+        slot: &Arc<GrantSlot>,
         grant: Option<&OauthGrant>,
     ) -> Result<bool, LoginFault> {
         let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
-        match grant.refresh().await {
-            Ok(renewed) => Ok(self.keep_renewed(slot, renewed).await.is_some()),
+        match self.refresh_kept(slot, grant).await {
+            Ok(renewed) => Ok(renewed.is_some()),
             Err(LoginFault::Token(TokenEndpointError::Refused { error })) => {
                 tracing::debug!(
                     target: "trunkline::upstream::credentials::grants::refusal",

@@ -3,6 +3,7 @@
 //! The secret of a configured client is not stored, because the configuration has it. A grant is
 //! restored only for the server, the client and the issuer that are configured now.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,9 @@ pub(crate) struct StoredGrant {
     /// Key to which the tokens are bound.
     #[serde(default)]
     dpop_key: Option<String>,
+    /// Digests of the keys and certificates of the client, in the store that replicas share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_proofs: Option<BTreeSet<String>>,
 }
 
 /// The content of a login, without its tokens. Times are since 1970.
@@ -153,14 +157,19 @@ impl StoredGrant {
         })
     }
 
+    /// Returns the digests of the keys and certificates of a stored grant's client.
+    pub(crate) fn read_proofs(value: &[u8]) -> Option<BTreeSet<String>> {
+        serde_json::from_slice::<Self>(value).ok()?.client_proofs
+    }
+
+    /// Returns a stored grant with the digests of its client's keys and certificates.
+    pub(crate) fn with_proofs(value: &[u8], proofs: Option<BTreeSet<String>>) -> Option<Vec<u8>> {
+        let stored: Self = serde_json::from_slice(value).ok()?;
+        serde_json::to_vec(&Self { client_proofs: proofs, ..stored }).ok()
+    }
+
     /// Returns the stored form of a grant, or `None` if it cannot be stored.
     pub(crate) fn of(grant: &OauthGrant) -> Option<Self> {
-        let source = &grant.source;
-        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored());
-        let mut client = StoredClient::of(&source.client);
-        if source.is_configured {
-            client.secret = None;
-        }
         let wait = |at: Instant| at.saturating_duration_since(clock::now());
         Some(Self {
             authorization: grant.authorization.to_str().ok()?.to_owned(),
@@ -169,6 +178,24 @@ impl StoredGrant {
             renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
             refresh_ends: grant.refresh_ends.map(|at| at.as_secs()),
             given: grant.given.to_string(),
+            ..Self::of_source(&grant.source)
+        })
+    }
+
+    /// Returns the stored form of a source of tokens: a grant without tokens.
+    pub(crate) fn of_source(source: &TokenSource) -> Self {
+        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored());
+        let mut client = StoredClient::of(&source.client);
+        if source.is_configured {
+            client.secret = None;
+        }
+        Self {
+            authorization: String::new(),
+            refresh: None,
+            since: None,
+            renew_at: None,
+            refresh_ends: None,
+            given: String::new(),
             issuer: source.issuer.clone(),
             authorization_endpoint: source.authorization_endpoint.as_ref().map(Url::to_string),
             token_endpoint: source.token_endpoint.to_string(),
@@ -177,7 +204,8 @@ impl StoredGrant {
             resource: source.resource.clone(),
             scopes: source.scopes.to_string(),
             dpop_key,
-        })
+            client_proofs: None,
+        }
     }
 }
 
@@ -248,14 +276,32 @@ impl ServerAuthorizer {
     }
 }
 
+impl GrantOwner {
+    /// Returns its stored form: the kind and the name.
+    pub(crate) fn parts(&self) -> [&str; 2] {
+        match self {
+            Self::Gateway | Self::Client(Principal::Anonymous) => ["gateway", ""],
+            Self::Client(Principal::Client(name)) => ["client", name],
+            Self::Client(Principal::User(name)) => ["user", name],
+        }
+    }
+
+    /// Returns the owner with this stored form.
+    pub(crate) fn of_parts(parts: [&str; 2]) -> Option<Self> {
+        let [kind, name] = parts;
+        match kind {
+            "gateway" => Some(Self::Gateway),
+            "client" => Some(Self::Client(Principal::Client(name.into()))),
+            "user" => Some(Self::Client(Principal::User(name.into()))),
+            _ => None,
+        }
+    }
+}
+
 impl GrantKey {
     /// Returns the name of its row.
     pub(crate) fn row_name(&self) -> RowName {
-        let [kind, owner] = match &self.owner {
-            GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => ["gateway", ""],
-            GrantOwner::Client(Principal::Client(name)) => ["client", name],
-            GrantOwner::Client(Principal::User(name)) => ["user", name],
-        };
+        let [kind, owner] = self.owner.parts();
         let GrantPlace { server, url } = &*self.place;
         RowName::new([GRANT_ROW, server.as_str(), url.as_str(), kind, owner])
     }
@@ -263,12 +309,7 @@ impl GrantKey {
     /// Returns the key of a row, or `None` for a row of another kind.
     pub(crate) fn of_row(name: &RowName) -> Option<Self> {
         let [GRANT_ROW, server, url, kind, owner] = name.parts()[..] else { return None };
-        let owner = match kind {
-            "gateway" => GrantOwner::Gateway,
-            "client" => GrantOwner::Client(Principal::Client(owner.into())),
-            "user" => GrantOwner::Client(Principal::User(owner.into())),
-            _ => return None,
-        };
+        let owner = GrantOwner::of_parts([kind, owner])?;
         let (server, url) = (ServerName::new(server).ok()?, url.parse().ok()?);
         Some(Self { place: Arc::new(GrantPlace { server, url }), owner })
     }

@@ -1,5 +1,6 @@
 //! Links that the gateway has issued, and logins that wait for a response.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -113,6 +114,18 @@ impl TicketBook {
         self.add(ticket, new, owner, until);
     }
 
+    /// Takes over a link of another replica, unless it is known.
+    pub(crate) fn take_over(&self, key: &str, ticket: Ticket, until: Instant) {
+        if self.is_open(key) {
+            return self.bind(key, ticket.browser);
+        }
+        let owner = match &ticket.purpose {
+            TicketPurpose::Login(login) => entry_of(&login.slot),
+            TicketPurpose::Visit(owner) => entry_for(owner, None),
+        };
+        self.add(key.to_owned(), ticket, owner, until);
+    }
+
     /// Ends the logins of a slot.
     pub(crate) fn end_logins(&self, slot: &Arc<GrantSlot>) {
         let holder = entry_of(slot).holder;
@@ -168,11 +181,15 @@ impl Ticket {
 /// Returns the table entry of a login. Clients and addresses have their share. The gateway itself,
 /// which logs in at many servers, has a larger one.
 fn entry_of(slot: &GrantSlot) -> EntryOwner {
-    let (holder, share) = match slot.key.owner.client_name() {
+    entry_for(&slot.key.owner, *slot.address.lock())
+}
+
+fn entry_for(owner: &GrantOwner, address: Option<IpAddr>) -> EntryOwner {
+    let (holder, share) = match owner.client_name() {
         Some(name) => (Holder::Client(Arc::clone(name)), OWNER_SHARE),
         None => (Holder::Client("".into()), GATEWAY_SHARE),
     };
-    EntryOwner { holder, share, address: *slot.address.lock() }
+    EntryOwner { holder, share, address }
 }
 
 /// Maximum number of open links, and of logins.

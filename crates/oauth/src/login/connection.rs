@@ -162,15 +162,27 @@ impl ServerAuthorizer {
         owner: &GrantOwner,
         by: LoginRevoker<'_>,
     ) -> Result<RevocationOutcome, LoginFault> {
-        let Some(slot) = self.book.find_slot(&self.key_of(owner)) else {
-            return Ok(RevocationOutcome::Missing);
+        let slot = match self.book.find_slot(&self.key_of(owner)) {
+            Some(slot) => slot,
+            // Another replica may have it.
+            None if self.shares_grants() => self.book.slot(self.key_of(owner)),
+            None => return Ok(RevocationOutcome::Missing),
         };
         let _turn = slot.turn.lock().await;
         self.book.tickets.end_logins(&slot);
+        if self.shares_grants() {
+            // The tokens to revoke are those of the last renewal. Without the store, the deletion below
+            // fails as well.
+            let _ = self.book.compare_kept(&slot, self).await;
+        }
         let grant = slot.grant.load_full();
         // First here: the gateway stops using the grant, whatever the authorization server
         // responds.
-        let dropped = self.book.drop_grant(&slot).await;
+        slot.drop_grant();
+        let dropped = self.book.delete_grant(&slot.key).await;
+        if dropped.is_ok() {
+            *slot.record.lock() = None;
+        }
         let fault = dropped.as_ref().err();
         self.book.audit_revocation(&slot.key, by.actor, by.address, fault);
         dropped?;

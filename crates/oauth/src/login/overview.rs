@@ -73,7 +73,7 @@ impl GrantBook {
         let found = self.resting.lock().keys().find(|key| key.digest() == digest).cloned();
         let Some(key) = found else { return Ok(false) };
         self.resting.lock().remove(&key);
-        let deleted = self.delete_row(key.row_name()).await;
+        let deleted = self.delete_grant(&key).await;
         self.audit_revocation(&key, by.actor, by.address, deleted.as_ref().err());
         deleted.map(|()| true)
     }

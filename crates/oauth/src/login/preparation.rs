@@ -19,7 +19,7 @@ use crate::grants::authorizer::ServerAuthorizer;
 use crate::grants::book::{ClientPlace, GrantSlot, LoginLink};
 use crate::grants::endpoints::{EndpointClaim, IssuerTrust};
 use crate::grants::grant::TokenSource;
-use crate::grants::ticket_book::PreparedLogin;
+use crate::grants::ticket_book::{PreparedLogin, Ticket, TicketPurpose};
 use crate::metadata::challenge::{BearerChallenge, RequestedScopes};
 use crate::metadata::documents::{IssAdvertised, MetadataFault, PkceDemand};
 use crate::metadata::provider_error::ProviderError;
@@ -174,7 +174,10 @@ impl ServerAuthorizer {
             redirect,
             until,
         };
-        self.book.tickets.add_login(ticket.clone(), Arc::new(login));
+        let login = Arc::new(login);
+        let shared = Ticket { purpose: TicketPurpose::Login(Arc::clone(&login)), browser: None };
+        self.book.share_link(&ticket, &shared, until).await?;
+        self.book.tickets.add_login(ticket.clone(), login);
         let link = LoginLink { url, ticket, until, challenge: known.challenge.clone() };
         *slot.link.lock() = Some(link.clone());
         self.book.audit_link(slot, room);

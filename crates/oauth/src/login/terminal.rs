@@ -39,7 +39,7 @@ pub async fn begin_terminal_login(
     let authorizer = authorizer.ok_or(LoginFault::NoLogin)?;
     let link = authorizer.begin_login(owner, None).await?;
     let ticket = link.split_once("ticket=").map_or("", |(_, ticket)| ticket);
-    let link = book.accept_ticket(ticket, None, None)?.ok_or(LoginFault::UnknownLink)?;
+    let link = book.accept_ticket(ticket, None, None).await?.ok_or(LoginFault::UnknownLink)?;
     let (key, lasts) = (authorizer.key_of(owner), authorizer.login_time());
     Ok(TerminalLogin { link, lasts, key, authorizer })
 }

@@ -78,7 +78,7 @@ impl GrantBook {
     ///
     /// # Errors
     /// [`LoginFault`] if browsers cannot reach the gateway.
-    pub fn make_visit_link(
+    pub async fn make_visit_link(
         &self,
         owner: GrantOwner,
         request: LinkRequest,
@@ -87,8 +87,10 @@ impl GrantBook {
         let link = self.link_of(&ticket)?;
         let entry = owner.entry_at(request.address, OWNER_SHARE);
         let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
+        let until = clock::now() + Self::VISIT_TIME;
+        self.share_link(&ticket, &new, until).await?;
         self.audit_visit_link(new.owner(), request);
-        self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
+        self.tickets.add(ticket, new, entry, until);
         Ok(link)
     }
 
@@ -96,11 +98,12 @@ impl GrantBook {
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
-    pub fn read_ticket(
+    pub async fn read_ticket(
         &self,
         ticket: &str,
         browser: Option<BrowserId>,
     ) -> Result<TicketOffer, LoginFault> {
+        self.fetch_link(ticket).await?;
         let ticket = self.tickets.find(ticket)?;
         ticket.admit_browser(browser)?;
         let owner = ticket.owner().clone();
@@ -122,19 +125,22 @@ impl GrantBook {
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
-    pub fn accept_ticket(
+    pub async fn accept_ticket(
         &self,
         ticket: &str,
         browser: Option<BrowserId>,
         before: Option<BrowserId>,
     ) -> Result<Option<Url>, LoginFault> {
+        let record = self.fetch_link(ticket).await?;
         let found = self.tickets.find(ticket)?;
         found.admit_browser(before)?;
         let TicketPurpose::Login(prepared) = &found.purpose else {
+            self.use_link(ticket, record).await?;
             self.tickets.remove(ticket);
             return Ok(None);
         };
         self.check_endpoint(prepared)?;
+        self.bind_link(ticket, record, browser).await?;
         self.tickets.bind(ticket, browser);
         let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
         let request = AuthorizationRequest {
@@ -148,7 +154,9 @@ impl GrantBook {
         };
         let link = request.link(&prepared.claim.endpoint);
         let (prepared, ticket) = (Arc::clone(prepared), ticket.to_owned());
-        self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser });
+        let login = OpenLogin { prepared, ticket, verifier, browser };
+        self.share_login(&state, &login).await?;
+        self.tickets.open_login(state, login);
         Ok(Some(link))
     }
 
@@ -156,12 +164,14 @@ impl GrantBook {
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
-    pub fn decline_ticket(
+    pub async fn decline_ticket(
         &self,
         ticket: &str,
         browser: Option<BrowserId>,
     ) -> Result<(), LoginFault> {
+        let record = self.fetch_link(ticket).await?;
         self.tickets.find(ticket)?.admit_browser(browser)?;
+        self.use_link(ticket, record).await?;
         if let Some(removed) = self.tickets.remove(ticket) {
             removed.end_login();
         }
@@ -175,27 +185,27 @@ impl GrantBook {
     /// [`LoginFault`] if no login of this browser waits for the response, or if there is no token
     /// for it.
     pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
-        let (answer, login) = match self.take_answered(brought.query) {
+        let (answer, login) = match self.take_answered(brought.query).await {
             Ok(answered) => answered,
             Err(fault) => {
-                let fault = fault.into();
                 self.audit_login(None, brought, Some(&fault));
                 return Err(fault);
             }
         };
         let finished = self.exchange_answer(answer, &login, &brought).await;
+        self.drop_link(&login.ticket).await;
         self.audit_login(Some(&login.prepared.slot), brought, finished.as_ref().err());
         finished
     }
 
     /// Returns the login that waits for a response. No other response ends it.
-    fn take_answered(
+    async fn take_answered(
         &self,
         query: &str,
-    ) -> Result<(AuthorizationAnswer, OpenLogin), AuthorizationAnswerError> {
+    ) -> Result<(AuthorizationAnswer, OpenLogin), LoginFault> {
         let answer = AuthorizationAnswer::parse(query)?;
         let state = answer.state.as_deref().unwrap_or_default();
-        let login = self.tickets.take_login(state);
+        let login = self.take_login(state).await?;
         let login = login.filter(|login| login.prepared.until > clock::now());
         Ok((answer, login.ok_or(AuthorizationAnswerError::UnknownState)?))
     }
@@ -240,8 +250,9 @@ impl GrantBook {
                 return Err(fault);
             }
         };
-        self.store_grant(slot, OauthGrant::new(tokens, source.clone())).await;
+        let stored = self.store_login(slot, OauthGrant::new(tokens, source.clone())).await;
         slot.end_login();
+        stored?;
         tracing::info!(
             target: "trunkline::upstream::credentials::login::ticket",
             %server,

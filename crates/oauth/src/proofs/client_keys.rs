@@ -57,6 +57,22 @@ impl ClientKeyBook {
         }
     }
 
+    /// Returns the digests of a client's keys and certificates, present and, if it has logins, past.
+    pub(crate) fn proofs_of(&self, name: &Arc<str>) -> BTreeSet<String> {
+        let all = self.0.lock();
+        let configured = all.configured.as_ref().and_then(|it| it.get(name)).into_iter().flatten();
+        let noted = all.records.get(name).into_iter().flat_map(|record| &record.proofs);
+        configured.chain(noted).cloned().collect()
+    }
+
+    /// Returns true if the configured client of this name has one of these keys or certificates, or
+    /// if a process that serves no clients asks.
+    pub(crate) fn is_known_by(&self, name: &Arc<str>, proofs: &BTreeSet<String>) -> bool {
+        let all = self.0.lock();
+        let Some(configured) = &all.configured else { return true };
+        configured.get(name).is_some_and(|own| !own.is_disjoint(proofs))
+    }
+
     /// Compares the clients of a configuration with the records. Returns those with the name of a
     /// removed client, but with none of its keys.
     pub(crate) fn follow(&self, clients: &[ClientConfig]) -> Vec<Arc<str>> {

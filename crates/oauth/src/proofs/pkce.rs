@@ -20,6 +20,11 @@ impl CodeVerifier {
         draw_text().map(|text| Self(Secret::new(text)))
     }
 
+    /// Restores a verifier that was drawn at another replica.
+    pub(crate) fn restore(text: String) -> Self {
+        Self(Secret::new(text))
+    }
+
     /// Returns the challenge for the authorization request.
     pub(crate) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(sha256(self.0.expose().as_bytes()))

@@ -21,46 +21,46 @@ fn book() -> GrantBook {
     book
 }
 
-fn link(book: &GrantBook, client: &str, address: [u8; 4]) -> String {
+async fn link(book: &GrantBook, client: &str, address: [u8; 4]) -> String {
     let owner = match client {
         "" => GrantOwner::Gateway,
         name => GrantOwner::Client(Principal::Client(name.into())),
     };
-    let link =
-        book.make_visit_link(owner, LinkRequest { address: address.into(), room: None }).unwrap();
+    let request = LinkRequest { address: address.into(), room: None };
+    let link = book.make_visit_link(owner, request).await.unwrap();
     link.query_pairs().next().unwrap().1.into_owned()
 }
 
-#[test]
-fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
+#[tokio::test]
+async fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
     let book = book();
-    let others = link(&book, "bystander", ADDRESS);
-    let first = link(&book, "attacker", ADDRESS);
+    let others = link(&book, "bystander", ADDRESS).await;
+    let first = link(&book, "attacker", ADDRESS).await;
     for _ in 0..25_000 {
-        link(&book, "attacker", ADDRESS);
+        link(&book, "attacker", ADDRESS).await;
     }
-    assert!(book.read_ticket(&others, None).is_ok());
-    assert!(book.read_ticket(&first, None).is_err(), "its own oldest link made room");
-    let new = link(&book, "bystander", ADDRESS);
-    assert!(book.read_ticket(&new, None).is_ok());
+    assert!(book.read_ticket(&others, None).await.is_ok());
+    assert!(book.read_ticket(&first, None).await.is_err(), "its own oldest link made room");
+    let new = link(&book, "bystander", ADDRESS).await;
+    assert!(book.read_ticket(&new, None).await.is_ok());
     assert!(book.tickets.count() <= OWNER_SHARE + 2);
 }
 
-#[test]
-fn addresses_and_clients_fill_no_more_than_the_table_and_lock_no_client_out() {
+#[tokio::test]
+async fn addresses_and_clients_fill_no_more_than_the_table_and_lock_no_client_out() {
     let book = book();
-    let others = link(&book, "bystander", [198, 51, 100, 7]);
+    let others = link(&book, "bystander", [198, 51, 100, 7]).await;
     for number in 0..15_300_u32 {
         let [.., third, last] = number.to_be_bytes();
         // Clients without a name are distinguished by their addresses.
-        link(&book, "", [10, 0, third, last]);
-        link(&book, &format!("attacker{}", number % 200), ADDRESS);
+        link(&book, "", [10, 0, third, last]).await;
+        link(&book, &format!("attacker{}", number % 200), ADDRESS).await;
     }
     let tickets = book.tickets.count();
     assert!(tickets <= TICKET_BOUNDS.all, "{tickets}");
-    assert!(book.read_ticket(&others, None).is_ok());
-    let new = link(&book, "bystander", [198, 51, 100, 7]);
-    assert!(book.read_ticket(&new, None).is_ok());
+    assert!(book.read_ticket(&others, None).await.is_ok());
+    let new = link(&book, "bystander", [198, 51, 100, 7]).await;
+    assert!(book.read_ticket(&new, None).await.is_ok());
 }
 
 /// Servers at which each client logs in by itself.
@@ -118,7 +118,7 @@ async fn an_answer_that_comes_after_the_time_of_its_login_is_refused() {
     let book = Arc::new(book());
     let servers = authorizers(&book, 1);
     let ticket = call_for_link(&servers[0], "client", ADDRESS).await;
-    let link = book.accept_ticket(&ticket, None, None).unwrap().unwrap();
+    let link = book.accept_ticket(&ticket, None, None).await.unwrap().unwrap();
     let state = link.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
     tokio::time::advance(servers[0].login_time()).await;
     let query = format!("code=c&state={state}");

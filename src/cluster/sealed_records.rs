@@ -1,0 +1,205 @@
+//! Records of the gateway's users in the store: grants of logins, locks for their renewal, and logins in
+//! progress.
+//!
+//! The value of a record is sealed with a key of `gateway.state_keys`, and bound to its kind and name:
+//! the store can neither read it nor show it under another name. The name is a digest without a key, so
+//! that a rotation of the keys changes no name.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use data_encoding::HEXLOWER;
+use tokio::time::timeout;
+
+use super::shared_rates::SharedRates;
+use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey};
+use super::{ClusterStoreError, STORE_TIMEOUT};
+use crate::crypto::{Sealer, sha256};
+use crate::oauth::{
+    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+};
+
+/// Sealed records in the store.
+#[derive(Debug)]
+pub(super) struct SealedRecords {
+    rates: Arc<SharedRates>,
+    sealer: Sealer,
+}
+
+impl SealedRecords {
+    pub(super) fn new(rates: Arc<SharedRates>, sealer: Sealer) -> Self {
+        Self { rates, sealer }
+    }
+
+    /// Runs an access to the store, and notes a failure.
+    async fn access<T>(
+        &self,
+        access: impl Future<Output = Result<T, ClusterStoreError>>,
+    ) -> Result<T, SharingFault> {
+        if self.rates.is_degraded() {
+            return Err(SharingFault::Unavailable);
+        }
+        let reply = timeout(STORE_TIMEOUT, access).await;
+        reply.unwrap_or(Err(ClusterStoreError::Timeout)).map_err(|error| {
+            self.rates.degrade(&error);
+            SharingFault::Unavailable
+        })
+    }
+}
+
+#[async_trait]
+impl SharedRecords for SealedRecords {
+    async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
+        let name = name_of(place);
+        let found = self.access(self.rates.store().read_record(key_of(place, &name))).await?;
+        Ok(found.map(|sealed| {
+            let value = self.sealer.open(name.as_bytes(), &sealed);
+            if value.is_none() {
+                let kind = collection_of(place.kind);
+                tracing::warn!(
+                    "a record of the store ({kind}) was changed, or is sealed with a key that \
+                     `gateway.state_keys` does not have"
+                );
+            }
+            SharedRecord { value: value.unwrap_or_default(), sealed }
+        }))
+    }
+
+    async fn write(
+        &self,
+        place: RecordPlace<'_>,
+        expected: Option<&SharedRecord>,
+        new: NewRecord<'_>,
+    ) -> Result<Option<SharedRecord>, SharingFault> {
+        let (name, value) = (name_of(place), new.value.to_vec());
+        let sealed = self.sealer.seal(name.as_bytes(), value.clone());
+        let sealed = sealed.map_err(|_| SharingFault::Unavailable)?;
+        if sealed.len() > MAX_RECORD_BYTES {
+            return Err(SharingFault::TooLarge { bytes: sealed.len(), limit: MAX_RECORD_BYTES });
+        }
+        let change = RecordChange::Write { bytes: &sealed, lifetime: new.lifetime };
+        let expected = expected.map(|record| &*record.sealed);
+        let writing = self.rates.store().replace_record(key_of(place, &name), expected, change);
+        let is_written = self.access(writing).await?;
+        Ok(is_written.then_some(SharedRecord { value, sealed }))
+    }
+
+    async fn remove(
+        &self,
+        place: RecordPlace<'_>,
+        expected: &SharedRecord,
+    ) -> Result<bool, SharingFault> {
+        let name = name_of(place);
+        let change = RecordChange::Remove;
+        let key = key_of(place, &name);
+        self.access(self.rates.store().replace_record(key, Some(&expected.sealed), change)).await
+    }
+}
+
+/// Returns the name of a record: a digest, which is also the associated data of its seal.
+fn name_of(place: RecordPlace<'_>) -> String {
+    let kind = collection_of(place.kind).as_bytes();
+    HEXLOWER.encode(&sha256(&[NAME_PURPOSE, kind, b" ", place.name.as_bytes()].concat()))
+}
+
+fn key_of<'a>(place: RecordPlace<'_>, name: &'a str) -> RecordKey<'a> {
+    RecordKey { collection: collection_of(place.kind), name }
+}
+
+fn collection_of(kind: SharedRecordKind) -> &'static str {
+    match kind {
+        SharedRecordKind::Grant => "grants",
+        SharedRecordKind::Renewal => "renewals",
+        SharedRecordKind::Link => "links",
+        SharedRecordKind::Login => "logins",
+        SharedRecordKind::Browser => "browsers",
+    }
+}
+
+/// Purpose of the keys that seal records.
+pub(super) const SHARED_RECORD_PURPOSE: &[u8] = b"trunkline shared record";
+/// Purpose of the digests that name records.
+const NAME_PURPOSE: &[u8] = b"trunkline shared record ";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::MemoryStore;
+    use crate::config::DegradeChoice;
+
+    const PLACE: RecordPlace<'static> = RecordPlace { kind: SharedRecordKind::Grant, name: "ann" };
+
+    fn replica(store: &Arc<MemoryStore>, keys: &[&str]) -> SealedRecords {
+        let rates = SharedRates::in_tests(Arc::clone(store) as _, DegradeChoice::Local);
+        let keys = keys.iter().map(|key| key.as_bytes());
+        SealedRecords::new(rates, Sealer::new(SHARED_RECORD_PURPOSE, keys).unwrap())
+    }
+
+    fn new(value: &[u8]) -> NewRecord<'_> {
+        NewRecord { value, lifetime: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replicas_read_each_others_records_also_while_keys_are_replaced() {
+        let store = Arc::new(MemoryStore::default());
+        let [a, b] = [replica(&store, &["old"]), replica(&store, &["new", "old"])];
+        let first = a.write(PLACE, None, new(b"one")).await.unwrap().unwrap();
+        assert_eq!(b.read(PLACE).await.unwrap().as_ref(), Some(&first));
+        assert_eq!(b.write(PLACE, None, new(b"two")).await, Ok(None));
+        let second = b.write(PLACE, Some(&first), new(b"two")).await.unwrap().unwrap();
+        assert_eq!(a.write(PLACE, Some(&first), new(b"three")).await, Ok(None));
+        // The replica without the new key cannot read it, and does not take it for missing.
+        let unread = a.read(PLACE).await.unwrap().unwrap();
+        assert_eq!((&*unread.value, &unread.sealed), (&b""[..], &second.sealed));
+        assert_eq!(a.remove(PLACE, &first).await, Ok(false));
+        assert_eq!(a.remove(PLACE, &second).await, Ok(true));
+        assert_eq!(b.read(PLACE).await, Ok(None));
+        tokio::time::advance(Duration::from_hours(24 * 3650)).await;
+        a.write(PLACE, None, new(b"four")).await.unwrap().unwrap();
+        tokio::time::advance(Duration::from_hours(24 * 3650)).await;
+        assert_eq!(a.read(PLACE).await.unwrap().unwrap().value, b"four", "it does not expire");
+    }
+
+    #[tokio::test]
+    async fn a_record_is_bound_to_its_name_and_kind_and_the_store_cannot_read_it() {
+        let store = Arc::new(MemoryStore::default());
+        let replica = replica(&store, &["key"]);
+        let record = replica.write(PLACE, None, new(b"a secret token")).await.unwrap().unwrap();
+        assert!(!record.sealed.windows(6).any(|it| it == b"secret"));
+        let others = [
+            RecordPlace { name: "bob", ..PLACE },
+            RecordPlace { kind: SharedRecordKind::Renewal, ..PLACE },
+        ];
+        for other in others {
+            assert_ne!(name_of(other), name_of(PLACE));
+            let (name, change) =
+                (name_of(other), RecordChange::Write { bytes: &record.sealed, lifetime: None });
+            crate::cluster::RecordStore::replace_record(
+                &*store,
+                key_of(other, &name),
+                None,
+                change,
+            )
+            .await
+            .unwrap();
+            assert_eq!(replica.read(other).await.unwrap().unwrap().value, b"", "it was moved");
+        }
+    }
+
+    #[tokio::test]
+    async fn large_records_and_a_failing_store_are_faults() {
+        let store = Arc::new(MemoryStore::default());
+        let replica = replica(&store, &["key"]);
+        let large = vec![b'x'; MAX_RECORD_BYTES - 28];
+        assert!(replica.write(PLACE, None, new(&large)).await.unwrap().is_some());
+        let larger = vec![b'x'; MAX_RECORD_BYTES - 27];
+        let fault = SharingFault::TooLarge { bytes: MAX_RECORD_BYTES + 1, limit: MAX_RECORD_BYTES };
+        assert_eq!(replica.write(PLACE, None, new(&larger)).await, Err(fault));
+        store.fail(true);
+        for _ in 0..2 {
+            assert_eq!(replica.read(PLACE).await, Err(SharingFault::Unavailable));
+        }
+    }
+}
