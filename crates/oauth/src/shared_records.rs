@@ -147,7 +147,10 @@ pub(crate) mod test_records {
     impl SharedRecords for TestRecords {
         async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
             self.access()?;
-            Ok(self.records.lock().get(&key_of(place)).cloned())
+            let found = self.records.lock().get(&key_of(place)).cloned();
+            // Replicas that read at once all read before one of them writes.
+            tokio::task::yield_now().await;
+            Ok(found)
         }
 
         async fn write(
