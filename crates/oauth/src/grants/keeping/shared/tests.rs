@@ -19,7 +19,7 @@ struct TestReplica {
     server: Arc<ServerAuthorizer>,
 }
 
-/// The key of a client: one digit repeated 64 times.
+/// Creates a replica. The key of its client is one digit, repeated 64 times.
 fn replica(records: &Arc<TestRecords>, client_key: &str) -> TestReplica {
     let text = format!(
         "[servers.s]\nurl = \"https://s.test/mcp\"\noauth = {{ client_id = \"c\", per = \"user\" }}\n\
@@ -141,7 +141,7 @@ async fn a_renewal_that_another_replica_has_overtaken_is_not_stored() {
     let unused = b.book.share_renewed(b.records(), &b.slot(), grant("three")).await;
     assert_eq!(unused.unwrap_err().authorization, "Bearer three");
     assert_eq!(b.token().await.as_deref(), Some("Bearer one"));
-    // What was read before the replica's own login does not replace it.
+    // A record that was read before the replica's own login does not replace it.
     let slot = b.slot();
     let (before, read) = (slot.record.lock().clone(), a.slot().record.lock().clone().unwrap());
     b.log_in("four").await.unwrap();
