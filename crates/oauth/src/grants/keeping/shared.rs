@@ -76,7 +76,7 @@ impl GrantBook {
         Ok(match grant.and_then(|grant| slot.adopt(before.as_ref(), grant, record)) {
             Some(grant) => {
                 tracing::debug!(
-                    target: "trunkline::upstream::credentials::grants::keeping",
+                    target: "trunkline::upstream::credentials::grants::keeping::shared",
                     server = %slot.key.place.server,
                     "a login of another replica is used"
                 );
@@ -173,7 +173,7 @@ impl GrantBook {
                 }
                 Err(fault) => {
                     tracing::error!(
-                        target: "trunkline::upstream::credentials::grants::keeping",
+                        target: "trunkline::upstream::credentials::grants::keeping::shared",
                         server = %slot.key.place.server,
                         reason = error_chain(&fault),
                         "a renewed login is not shared: only this replica can use it"
@@ -233,7 +233,7 @@ impl GrantBook {
             self.has_unmoved.fetch_or(deleted.is_err(), Ordering::Relaxed);
             if let Err(reason) = deleted {
                 tracing::warn!(
-                    target: "trunkline::upstream::credentials::grants::keeping",
+                    target: "trunkline::upstream::credentials::grants::keeping::shared",
                     server = %key.place.server,
                     reason,
                     "a login is not moved from the vault to the store of the replicas"
