@@ -127,6 +127,11 @@ fn cluster_findings(cluster: &ClusterStatus) -> Vec<Finding> {
         let text = format!("the store cannot be used, and new replicas are not seen: {error}");
         Finding::error("cluster.store", &text, "start the store, or correct its URL or network")
     });
+    let degraded = cluster.degraded.then(|| {
+        let text = "the store cannot be used for rates: each replica counts them for itself, or refuses \
+                    calls that need one, as cluster.degrade says; quotas last as far as they are leased";
+        Finding::error("cluster.degraded", text, "see the log of the store; it is tried every second")
+    });
     let other = cluster.replicas.iter().filter(|replica| !replica.same_configuration);
     let other = other.map(|replica| {
         let text = format!("the replica {} has another configuration", replica.address);
@@ -141,7 +146,7 @@ fn cluster_findings(cluster: &ClusterStatus) -> Vec<Finding> {
         );
         Finding::error("cluster", &text, "synchronize the clocks (NTP)")
     });
-    store.into_iter().chain(other).chain(skewed).collect()
+    store.into_iter().chain(degraded).chain(other).chain(skewed).collect()
 }
 
 /// Describes a server that takes no calls.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::telemetry::audit::{
     ChainFault, ChainKey, ChainMode, ChainReport, LogBeginning, LogVerifier, rotated_file,
 };
+use crate::text::error_chain;
 
 use super::{CommonArgs, ReportForm, json_text, print_error, report_error, write_to_stdout};
 
@@ -105,21 +106,37 @@ fn verify_log(args: &VerifyArgs) -> ExitCode {
         },
         None => find_named_log(args),
     };
-    match log.and_then(|log| verify_files(&log, args)) {
-        Ok((report, faults)) => print_verified(report, faults),
+    let log = match log {
+        Ok(log) => log,
+        Err(error) => return report_unverified(&error),
+    };
+    let mut faults = FoundFaults { form: args.json.into(), count: 0, listed: Vec::new() };
+    let mut verifier = LogVerifier::new(log.mode.clone());
+    let verified = verify_files(&log, args, &mut verifier, &mut faults);
+    let report = verifier.report().clone();
+    match verified {
+        Ok(()) => print_verified(report, faults),
         Err(error) => {
-            let _ = report_error(&error);
-            let exit = match error {
-                AuditCommandError::KeyNeeded { .. } | AuditCommandError::NotKeyed { .. } => {
-                    super::WRONG_USE
-                }
-                AuditCommandError::Read { .. } | AuditCommandError::ShortKey { .. } => {
-                    super::CONFIG_FAULT
-                }
-            };
-            exit.into_code()
+            // The faults before the error are findings, too.
+            if args.json && faults.count > 0 {
+                faults.add(None, &error_chain(&error));
+                print_verified(report, faults);
+            }
+            report_unverified(&error)
         }
     }
+}
+
+/// Reports an error that ends the verification.
+fn report_unverified(error: &AuditCommandError) -> ExitCode {
+    let _ = report_error(error);
+    let exit = match error {
+        AuditCommandError::KeyNeeded { .. } | AuditCommandError::NotKeyed { .. } => {
+            super::WRONG_USE
+        }
+        AuditCommandError::Read { .. } | AuditCommandError::ShortKey { .. } => super::CONFIG_FAULT,
+    };
+    exit.into_code()
 }
 
 fn print_verified(report: ChainReport, found: FoundFaults) -> ExitCode {
@@ -223,13 +240,13 @@ fn find_configured_log(config: &Path, named: &[PathBuf]) -> Result<ChainedLog, E
     Ok(ChainedLog { files: [file].into_iter().chain(rotated).collect(), mode })
 }
 
-/// Verifies the files. Returns each fault.
+/// Verifies the files, and adds each fault.
 fn verify_files(
     log: &ChainedLog,
     args: &VerifyArgs,
-) -> Result<(ChainReport, FoundFaults), AuditCommandError> {
-    let mut verifier = LogVerifier::new(log.mode.clone());
-    let mut faults = FoundFaults { form: args.json.into(), count: 0, listed: Vec::new() };
+    verifier: &mut LogVerifier,
+    faults: &mut FoundFaults,
+) -> Result<(), AuditCommandError> {
     let files = read_beginnings(&log.files)?;
     check_key(&log.mode, &files)?;
     for (_, path) in files {
@@ -256,7 +273,7 @@ fn verify_files(
     {
         faults.add(None, &fault);
     }
-    Ok((verifier.report().clone(), faults))
+    Ok(())
 }
 
 /// Returns the files with their first records, the earliest first.

@@ -51,7 +51,7 @@ use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigFaults, ConfigSource, SystemEnvironment};
 use crate::text::{error_chain, escape_controls, escape_invisible};
-use help::{FailureExit, NAME_OR_FILE, NameOrFile};
+use help::{FailureExit, NAME_OR_FILE, NameAndFile, NameOrFile};
 use json::{ReportForm, escape_json, json_line, json_text};
 
 /// An MCP gateway: one URL in front of many MCP servers

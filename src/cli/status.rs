@@ -7,10 +7,8 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{
-    BareFile, FAILURE_EXIT, UNREACHABLE_EXIT, json_text, print_error, printable, write_to_stdout,
-};
+use super::running::{GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered};
+use super::{BareFile, FAILURE_EXIT, json_text, printable, write_to_stdout};
 
 /// Show the servers of the running gateway, and everything that needs an operator
 ///
@@ -69,6 +67,8 @@ struct ClusterText {
     address: String,
     replicas: Vec<ReplicaLine>,
     #[serde(default)]
+    degraded: bool,
+    #[serde(default)]
     skewed: Vec<SkewedLine>,
 }
 
@@ -103,10 +103,7 @@ pub(super) fn show_status(args: StatusArgs) -> ExitCode {
     };
     let status = match StatusText::deserialize(&document) {
         Ok(status) => status,
-        Err(error) => {
-            print_error(&format!("the gateway has another version: its status has {error}"));
-            return UNREACHABLE_EXIT.into_code();
-        }
+        Err(error) => return report_unanswered(&RunningGatewayError::OtherVersion(error)),
     };
     let text = if args.json { json_text(&document) } else { describe_status(&status) };
     let written = write_to_stdout(&text);
@@ -178,7 +175,8 @@ fn describe_replicas(cluster: &ClusterText, text: &mut String) {
         let _ = writeln!(text, "{id:16}  {address:width$}  {lease:>6}  {configuration}");
     };
     line("REPLICA", "ADDRESS", "LEASE", "CONFIGURATION");
-    line(&cluster.id, &cluster.address, "", "this replica");
+    let own = if cluster.degraded { "this replica, degraded" } else { "this replica" };
+    line(&cluster.id, &cluster.address, "", own);
     for replica in &cluster.replicas {
         let lease = describe_age(SignedDuration::from_secs(replica.lease_age));
         let configuration = if replica.same_configuration { "the same" } else { "another" };
@@ -264,7 +262,7 @@ mod tests {
             ],
             "servers": [server("a"), server(&"long-name-".repeat(6))],
             "cluster": {
-                "id": "0123456789abcdef", "address": "10.0.0.7:7070",
+                "id": "0123456789abcdef", "address": "10.0.0.7:7070", "degraded": true,
                 "replicas": [{
                     "id": "fedcba9876543210", "address": "gateway-1.".repeat(9), "lease_age": 2,
                     "same_configuration": false
@@ -281,7 +279,7 @@ mod tests {
         assert!(
             text.contains("ready, running for 3 h")
                 && text.contains("  = cure: none")
-                && text.contains("  this replica\n")
+                && text.contains("  this replica, degraded\n")
                 && text.contains("     2 s  another\n")
                 && text.contains("unknown: clock +17 s\n"),
             "{text}"

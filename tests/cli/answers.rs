@@ -74,10 +74,10 @@ fn a_refusal_is_a_failure_with_its_reason() {
 #[test]
 fn an_answer_of_another_version_is_named_as_such() {
     let gateway = FakeGateway::start_with(STARTED, |_| FakeAnswer::Document(200, json!([])));
-    all_exit_with(&gateway, UNREACHABLE, &["the gateway has another version"]);
+    all_exit_with(&gateway, FAILURE, &["the gateway has another version"]);
     let gateway = FakeGateway::start(|_| FakeAnswer::Events(vec![json!([])]));
     for args in [&["logs", "-f"][..], &["logs", "-f", "--calls"]] {
-        gateway.asked(args).exits_with(UNREACHABLE).complains_of(&["has another version"]);
+        gateway.asked(args).exits_with(FAILURE).complains_of(&["has another version"]);
     }
 }
 
@@ -86,7 +86,7 @@ fn an_answer_that_is_no_document_is_not_that_of_a_gateway() {
     let gateway = FakeGateway::start_with(STARTED, |_| {
         FakeAnswer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_vec())
     });
-    all_exit_with(&gateway, UNREACHABLE, &["is not that of a gateway"]);
+    all_exit_with(&gateway, FAILURE, &["is not that of a gateway"]);
     let events = b"HTTP/1.1 200 OK\r\n\r\ndata: hello\n\n".to_vec();
     let gateway = FakeGateway::start(move |_| FakeAnswer::Bytes(events.clone()));
     gateway.asked(&["logs", "-f"]).exits_with(UNREACHABLE).complains_of(&["not a document"]);
@@ -174,11 +174,11 @@ fn numbers_reach_the_gateway_with_all_their_digits() {
     let object =
         "{\"a\":123456789012345678901,\"b\":{\"c\":[0.12345678901234567890123]},\"d\":1E400}";
     for start in [&["call", "t"][..], &["why", "c", "t"], &["test", "s", "t"]] {
-        gateway.asked(&[start, &numbers].concat()).exits_with(UNREACHABLE);
+        gateway.asked(&[start, &numbers].concat()).exits_with(FAILURE);
         let sent = gateway.requests().pop().unwrap();
         assert!(sent.contains(&format!("\"arguments\":{object}")), "{start:?}: {sent}");
     }
-    gateway.asked(&["call", "t", "--json-arguments", object]).exits_with(UNREACHABLE);
+    gateway.asked(&["call", "t", "--json-arguments", object]).exits_with(FAILURE);
     assert!(gateway.requests().pop().unwrap().contains(&format!("\"arguments\":{object}")));
 }
 
@@ -265,7 +265,7 @@ fn listen(bytes: Vec<u8>, is_endless: bool) -> String {
 fn an_address_that_is_no_gateway_is_named_as_such() {
     let other = listen(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_vec(), false);
     super::trunkline(&["status", "--url", &other])
-        .exits_with(UNREACHABLE)
+        .exits_with(FAILURE)
         .complains_of(&["is not that of a gateway"]);
     let mut bytes = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     bytes.resize(1 << 16, b'0');

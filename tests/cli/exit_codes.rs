@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::process::{Process, Tag};
 use super::running::{UNREACHABLE, beside};
-use super::{CONFIG_FAULT, FAILURE, WRONG_USE, clock, file, trunkline};
+use super::{CONFIG_FAULT, FAILURE, WRONG_USE, clock, contains_all, file, trunkline};
 
 /// Runs each command line, its words separated by spaces, and checks the exit code.
 #[track_caller]
@@ -181,12 +181,15 @@ fn a_configuration_is_accepted_without_its_option() {
         &["pin", "list", &config][..],
         &["pin", "diff", &config],
         &["pin", "list", "a", &config],
+        &["pin", "list", &config, "a"],
+        &["pin", "diff", &config, "a"],
         &["pin", "list", "a", "-c", &config],
         &["pin", "-c", &config, "diff", "a"],
     ] {
         trunkline(args).exits_with(super::DONE).prints(&[]);
     }
-    for args in [&["history", &config][..], &["history", "7", &config]] {
+    for args in [&["history", &config][..], &["history", "7", &config], &["history", &config, "7"]]
+    {
         trunkline(args).exits_with(UNREACHABLE).complains_of(&["no gateway runs with", &config]);
     }
     for args in [
@@ -198,5 +201,52 @@ fn a_configuration_is_accepted_without_its_option() {
     ] {
         trunkline(args).exits_with(WRONG_USE).complains_of(&["named twice"]);
     }
+    for args in
+        [&["pin", "list", "a", "gateway"][..], &["pin", "diff", "a", "b"], &["history", "7", "8"]]
+    {
+        let file = format!("./{}", args.last().unwrap());
+        trunkline(args).exits_with(WRONG_USE).complains_of(&["are read as names", &file]);
+    }
+    // The server of FILE SERVER is looked up like that of SERVER FILE.
+    trunkline(&["pin", "list", &config, "b"])
+        .exits_with(WRONG_USE)
+        .complains_of(&["no server \"b\""]);
     trunkline(&["history", "--text", &config]).exits_with(WRONG_USE).complains_of(&["--text"]);
+}
+
+#[test]
+fn a_baseline_or_a_document_that_cannot_be_used_is_an_unusable_file() {
+    let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
+    let pins = folder.path().join("pins");
+    std::fs::create_dir(&pins).unwrap();
+    let config = folder.path().join("gateway.toml");
+    let text = super::process::text(&clock(&tag));
+    let text = text.replace("drain = ", &format!("pin_dir = {pins:?}\ndrain = "));
+    std::fs::write(&config, text).unwrap();
+    let mut gateway = Process::start_with(folder, &config, &[]);
+    gateway.ready(&["clock"]);
+    gateway.signal(rustix::process::Signal::TERM);
+    gateway.ended();
+    let config = config.display().to_string();
+    let lines =
+        ["pin list", "pin diff", "pin list --json", "pin approve clock", "pin reject clock"];
+    let ask = |words: &str| {
+        for line in lines {
+            let args: Vec<_> = line.split(' ').chain(["-c", &config]).collect();
+            let ran = trunkline(&args).exits_with(CONFIG_FAULT);
+            contains_all(&ran.0.stderr, &[words]);
+        }
+    };
+    for baseline in std::fs::read_dir(&pins).unwrap() {
+        std::fs::write(baseline.unwrap().path(), "not a baseline").unwrap();
+    }
+    ask("is damaged");
+    std::fs::remove_dir_all(&pins).unwrap();
+    std::fs::write(&pins, "a file").unwrap();
+    ask("cannot be used");
+
+    let document = gateway.folder().join("api.json").display().to_string();
+    trunkline(&["openapi", &document]).exits_with(CONFIG_FAULT).complains_of(&["api.json"]);
+    std::fs::write(&document, "{\"openapi\": 7}").unwrap();
+    trunkline(&["openapi", &document]).exits_with(CONFIG_FAULT).complains_of(&["openapi"]);
 }

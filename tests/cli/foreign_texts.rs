@@ -398,6 +398,6 @@ fn in_refusals_and_answers_of_other_versions() {
         (logins, &["logins"]),
         (tools, &["tools"]),
     ] {
-        shown(document, args, super::running::UNREACHABLE);
+        shown(document, args, FAILURE);
     }
 }

@@ -146,6 +146,17 @@ fn audit_verify_prints_the_faults_of_a_chain() {
     let fault = &report["faults"][0];
     assert_eq!((&fault["file"], &fault["line"]), (&json!(path), &json!(1)), "{report}");
     assert!(fault["text"].as_str().unwrap().contains("was altered"), "{report}");
+    // The verification ends at a record that needs a key.
+    let keyed = format!(
+        "{{\"seq\":3,\"event\":\"call\",\"prev\":\"{0}\",\"hmac\":\"{0}\"}}\n",
+        "0".repeat(64)
+    );
+    fs::write(&path, super::audit::log().replace("call", "list") + &keyed).unwrap();
+    let report = document(&verify().exits_with(WRONG_USE));
+    assert_eq!((&report["is_intact"], &report["records"]), (&json!(false), &json!(3)), "{report}");
+    let texts = [0, 1].map(|place| report["faults"][place]["text"].as_str().unwrap());
+    assert!(texts[0].contains("was altered") && texts[1].contains("--key-file"), "{report}");
+    assert_eq!(report["fault_count"], 2, "{report}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ fn nothing_is_started_a_second_time_beside_a_running_gateway() {
     let gateway = Process::start(&format!("{}{audit}", counted(&starts)));
     gateway.ready(&["counted"]);
     assert_eq!(count(&starts), 1);
+    // A report needs a record.
+    beside(&gateway, &["call", "counted__now", "zone=UTC"]).exits_with(DONE);
     let commands: [&[&str]; 4] =
         [&["tools"], &["tools", "--tokens"], &["report"], &["check", "--scan"]];
     let asked: Vec<_> =

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
+
+use super::fake_gateway::{FakeAnswer, FakeGateway};
+use super::running::UNREACHABLE;
 use super::{DONE, FAILURE, contains_all, file, trunkline};
 
 /// A Legacy server over stdio with one tool of this description.
@@ -95,4 +99,58 @@ fn the_name_of_a_server_reaches_no_terminal_unescaped() {
     let text = format!("[servers.s]\ncommand = \"python3\"\nargs = [{path:?}, {GRAVE:?}]\n");
     let told = trunkline(&["check", "-c", &file(folder.path(), &text), "--scan"]);
     assert!(!told.said().contains(['\u{202e}', '\u{1b}']), "{:?}", told.said());
+}
+
+/// Reads the document of `check --scan --json` that has failed, and returns its faults.
+#[track_caller]
+fn failed_document(ran: &super::Ran, servers: usize) -> Vec<String> {
+    let document: Value = serde_json::from_str(&ran.said()).unwrap();
+    assert_eq!(document["is_fine"], false, "{document}");
+    assert_eq!(document["servers"], servers, "{document}");
+    let faults = document["faults"].as_array().unwrap().iter();
+    faults.map(|fault| fault["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_document_of_a_failed_scan_names_each_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |path: &str| {
+        trunkline(&["check", "-c", path, "--scan", "--offline", "--json"]).exits_with(FAILURE)
+    };
+    let path = file(folder.path(), &server(folder.path(), "s", GRAVE, ""));
+    let faults = failed_document(&check(&path), 1);
+    assert!(faults.len() == 1 && faults[0].starts_with("s: tool add: grave: "), "{faults:?}");
+
+    // Texts of servers are escaped as JSON only.
+    let usage =
+        "[servers.odd]\ncommand = \"printf\"\nargs = ['a\\302\\233\\n']\nmax_restarts = 0\n";
+    let faults = failed_document(&check(&file(folder.path(), usage)), 1);
+    assert!(faults.len() == 1 && faults[0].starts_with("servers.odd: it cannot"), "{faults:?}");
+}
+
+#[test]
+fn the_document_names_the_fault_of_a_gateway_that_cannot_be_understood() {
+    let table = "[servers.s]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+    let check = |gateway: &FakeGateway, code: i32| {
+        let ran = gateway.asked(&["check", "--scan", "--json"]).exits_with(code);
+        assert!(ran.0.stderr.is_empty(), "{:?}", ran.0);
+        failed_document(&ran, 1)
+    };
+    let other = FakeGateway::start_with(table, |_| FakeAnswer::Document(200, json!([])));
+    let faults = check(&other, FAILURE);
+    assert!(faults.len() == 1 && faults[0].contains("has another version"), "{faults:?}");
+    let silent = FakeGateway::start_with(table, |_| FakeAnswer::Bytes(Vec::new()));
+    let faults = check(&silent, UNREACHABLE);
+    assert!(faults.len() == 1 && faults[0].contains("does not answer"), "{faults:?}");
+    // A gateway with this version of the file that does not know one of its servers.
+    let config = other.folder().join("gateway.toml");
+    let source = std::fs::read(config).unwrap();
+    let digest = data_encoding::HEXLOWER.encode(&trunkline::crypto::sha256(&source));
+    let lacking = FakeGateway::start_with(table, move |request| {
+        let scan = json!({ "findings": [], "elements": [], "servers": [], "unlisted": [] });
+        let status = json!({ "configuration": { "digest": digest } });
+        FakeAnswer::Document(200, if request == "GET /scan" { scan } else { status })
+    });
+    let faults = check(&lacking, FAILURE);
+    assert!(faults.len() == 1 && faults[0].contains("does not have it"), "{faults:?}");
 }

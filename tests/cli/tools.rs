@@ -84,6 +84,24 @@ fn uncalled_tools_are_reported_with_the_lines_that_hide_them() {
 }
 
 #[test]
+fn a_log_without_records_advises_nothing() {
+    let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
+    let log = folder.path().join("audit.jsonl");
+    let path = file(folder.path(), &format!("[audit]\nfile = {log:?}\n{}", clock(&tag)));
+    for (text, words) in
+        [("", "no records: wait"), ("x\ny\n", "and 2 line(s) that are not records")]
+    {
+        std::fs::write(&log, text).unwrap();
+        let ran = trunkline(&["report", "-c", &path, "--offline"]).exits_with(FAILURE);
+        ran.complains_of(&["no report is possible, because the audit log has no records", words]);
+    }
+    let ran = trunkline(&["report", "-c", &path, "--offline", "--json"]).exits_with(FAILURE);
+    let report: serde_json::Value = serde_json::from_str(&ran.said()).unwrap();
+    assert_eq!(report["servers"][0]["unused"], serde_json::Value::Null, "{report}");
+    assert_eq!(report["log_begins_at"], serde_json::Value::Null, "{report}");
+}
+
+#[test]
 fn a_report_without_a_log_names_the_missing_setting() {
     let (folder, tag) = (tempfile::tempdir().unwrap(), Tag::new());
     let path = file(folder.path(), &clock(&tag));

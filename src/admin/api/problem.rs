@@ -155,9 +155,7 @@ impl ApiProblem {
                 ProblemCode::HeadTooLarge
             }
         };
-        // The settings of this listener.
-        let detail = refusal.to_string().replace("`allowed_", "`admin.allowed_");
-        Self::new(code, detail)
+        Self::new(code, refusal.describe_for_operators())
     }
 
     /// Creates the problem of a method that a path does not have.

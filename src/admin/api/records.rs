@@ -29,8 +29,10 @@ pub(super) struct ChangeSender {
 impl ChangeSender {
     /// Records a change that was refused before it began.
     pub(super) fn record_refusal(&self, problem: &ApiProblem) {
-        let Self { trail, operator, method, path, .. } = self;
-        let change = OperatorChange { method: method.as_str(), path, digests: &[] };
+        let Self { trail, operator, method, path, notes } = self;
+        let client = notes.client();
+        let client = client.as_deref();
+        let change = OperatorChange { method: method.as_str(), path, digests: &[], client };
         record_change(trail, operator, &change, ChangeOutcome::of_problem(problem));
     }
 }
@@ -44,6 +46,8 @@ struct OperatorChange<'a> {
     path: &'a str,
     /// The digests of the definitions that it is about.
     digests: &'a [String],
+    /// The client that a refused call names as its caller.
+    client: Option<&'a str>,
 }
 
 /// The answer to such a request.
@@ -89,7 +93,8 @@ pub(super) async fn make_recorded<T: Send + 'static>(
         let answered = change.await;
         let ChangeSender { trail, operator, method, path, notes } = sender;
         let digests = notes.digests();
-        let change = OperatorChange { method: method.as_str(), path: &path, digests: &digests };
+        let (method, client) = (method.as_str(), None);
+        let change = OperatorChange { method, path: &path, digests: &digests, client };
         record_change(&trail, &operator, &change, outcome(&answered));
         answered
     });
@@ -109,7 +114,9 @@ fn record_change(
     match answered.reason {
         None => tracing::info!(%operator, method, path, "changed by an operator"),
         Some(outcome) => {
-            tracing::info!(%operator, method, path, outcome, "a change was not made");
+            let client =
+                change.client.map(|name| escape_controls(clip(name, MAX_RECORDED_NAME_BYTES)));
+            tracing::info!(%operator, method, path, client, outcome, "a change was not made");
         }
     }
 }
@@ -127,6 +134,7 @@ fn audit_change(
             method: change.method,
             path: change.path,
             digests: change.digests,
+            client: change.client,
         },
         actor: OperationActor::Operator(Some(&name)),
         address: operator.address,
@@ -141,6 +149,8 @@ fn audit_change(
 
 /// Limit of the bytes of a path in a record.
 const MAX_RECORDED_PATH_BYTES: usize = 512;
+/// Limit of the bytes of a client's name in the log.
+const MAX_RECORDED_NAME_BYTES: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -157,16 +167,23 @@ mod tests {
         let actor = Actor::Local(LocalUser { uid: 7 });
         let operator = OperatorIdentity { actor, role: None, address: None };
         let path = format!("/servers/a\u{1b}[2J\n/{}end", "x".repeat(5_000));
-        let change = OperatorChange { method: "POST", path: &path, digests: &[] };
+        let client = format!("ci\u{1b}[2J{}tail", "y".repeat(500));
+        let client = Some(client.as_str());
+        let change = OperatorChange { method: "POST", path: &path, digests: &[], client };
         let refused = Err(ApiProblem::new(ProblemCode::UnknownServer, "none"));
         let outcome = ChangeOutcome::of_endpoint(&refused);
         record_change(&AuditTrail::new(AuditCounts::default()), &operator, &change, outcome);
         let text = log.text();
         assert_eq!(text.lines().count(), 1, "{text}");
-        for words in ["a change was not made", "uid 7", "POST", "unknown_server", "/servers/a"] {
+        for words in
+            ["a change was not made", "uid 7", "POST", "unknown_server", "/servers/a", "ci"]
+        {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(!text.contains('\u{1b}') && !text.contains("end"), "{text}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains("end") && !text.contains("tail"),
+            "{text}"
+        );
         assert!(text.len() < 1_000, "{}", text.len());
     }
 }

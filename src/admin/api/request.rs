@@ -41,6 +41,7 @@ pub(super) struct EndpointRequest {
 pub(super) struct ChangeNotes {
     digests: Arc<Mutex<Vec<String>>>,
     is_refused: Arc<AtomicBool>,
+    client: Arc<Mutex<Option<String>>>,
 }
 
 impl ChangeNotes {
@@ -50,6 +51,16 @@ impl ChangeNotes {
             text.len() == SHA256_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         self.digests.lock().extend(digests.iter().filter(is_digest).cloned());
+    }
+
+    /// Notes the client that the request names as the caller of a call.
+    pub(super) fn note_client(&self, name: &str) {
+        *self.client.lock() = Some(name.to_owned());
+    }
+
+    /// Returns the client of [`Self::note_client`].
+    pub(super) fn client(&self) -> Option<String> {
+        self.client.lock().clone()
     }
 
     /// Notes that the endpoint refuses the request and makes no record of its own.

@@ -19,7 +19,9 @@ use crate::call::ServerName;
 use super::edited::gateway_file::open_gateway_file;
 use super::import::import_exit;
 use super::preview::FileChange;
-use super::{ConfigOption, WRONG_USE, json_text, print_error, report_edit_error, write_to_stdout};
+use super::{
+    ConfigOption, ReportForm, WRONG_USE, json_text, print_error, report_edit_error, write_to_stdout,
+};
 use new_server::NewServer;
 
 /// Add a server to the configuration
@@ -116,20 +118,32 @@ struct EditDocument<'a> {
     lines: Vec<&'a str>,
 }
 
-impl EditDocument<'_> {
-    fn print(&self) -> ExitCode {
-        write_to_stdout(&json_text(&serde_json::to_value(self).unwrap_or_default()))
+/// An edit of the configuration that is done, or previewed.
+struct DoneEdit<'a> {
+    config: &'a ConfigOption,
+    server: &'a str,
+    is_written: bool,
+    form: ReportForm,
+}
+
+impl DoneEdit<'_> {
+    /// Prints the lines that describe the edit, or its document.
+    fn print(&self, text: &str) -> ExitCode {
+        if self.form == ReportForm::Text {
+            return write_to_stdout(text);
+        }
+        let (server, is_written) = (self.server, self.is_written);
+        let (file, lines) = (self.config.path.display().to_string(), text.lines().collect());
+        let document = EditDocument { file, server, is_written, lines };
+        write_to_stdout(&json_text(&serde_json::to_value(document).unwrap_or_default()))
     }
 }
 
 pub(super) fn add_server(args: &AddArgs) -> ExitCode {
+    let AddArgs { config, name: server, .. } = args;
+    let (is_written, form) = (!args.dry_run, args.json.into());
     match add_entry(args) {
-        Ok(text) if args.json => {
-            let (file, lines) = (args.config.path.display().to_string(), text.lines().collect());
-            let is_written = !args.dry_run;
-            EditDocument { file, server: &args.name, is_written, lines }.print()
-        }
-        Ok(text) => write_to_stdout(&text),
+        Ok(text) => DoneEdit { config, server, is_written, form }.print(&text),
         Err(code) => code,
     }
 }
@@ -192,13 +206,10 @@ fn describe_server(args: &AddArgs) -> Result<NewServer, String> {
 }
 
 pub(super) fn remove_server(args: &RemoveArgs) -> ExitCode {
+    let RemoveArgs { config, name: server, .. } = args;
+    let (is_written, form) = (!args.dry_run, args.json.into());
     match remove_entry(args) {
-        Ok(text) if args.json => {
-            let (file, lines) = (args.config.path.display().to_string(), text.lines().collect());
-            let is_written = !args.dry_run;
-            EditDocument { file, server: &args.name, is_written, lines }.print()
-        }
-        Ok(text) => write_to_stdout(&text),
+        Ok(text) => DoneEdit { config, server, is_written, form }.print(&text),
         Err(error) => report_edit_error(&error, import_exit(&error)),
     }
 }

@@ -1,7 +1,7 @@
 //! Elements denied by rules, for the output of `trunkline check`.
 
 use crate::catalog::Kind;
-use crate::cli::{CommonArgs, printable};
+use crate::cli::CommonArgs;
 use crate::config::Config;
 use crate::policy::{BaselineFolder, BaselineRecord, KnownElement, survey_denials};
 
@@ -27,9 +27,9 @@ pub(crate) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<K
 }
 
 /// Describes the matches of each pattern in the rules that deny, one line for each.
-pub(crate) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> String {
+pub(crate) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> Vec<String> {
     known.sort_unstable();
     known.dedup();
     let denials = survey_denials(config, &known);
-    denials.iter().fold(String::new(), |all, denied| all + &printable(&denied.to_string()) + "\n")
+    denials.iter().map(ToString::to_string).collect()
 }

@@ -20,7 +20,7 @@ use super::running::GatewayOption;
 use super::serve::settings;
 use super::{
     ANY_ADMIN_HOST_WARNING, BareFile, CommonArgs, FAILURE_EXIT, LoadError, OPEN_GATEWAY_WARNING,
-    PUBLIC_ADMIN_WARNING, ReadFile, report_error,
+    PUBLIC_ADMIN_WARNING, ReadFile,
 };
 use crate::admin::{Expiry, key_expiries, local_issuer_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
@@ -29,7 +29,7 @@ use crate::config::{
     forwarded_credentials,
 };
 use crate::policy::{BaselineError, BaselineFolder, pins_of, survey_patterns, survey_rules};
-use crate::text::{error_chain, escape_controls};
+use crate::text::error_chain;
 use denials::{configured_elements, describe_denials};
 use pattern_habits::describe_foreign_patterns;
 use report::CheckReport;
@@ -113,12 +113,13 @@ fn examine(
     report: &mut CheckReport,
 ) -> Result<(), ExitCode> {
     let ReadFile { source, config } = file;
+    report.set_servers(config.servers.len());
     let checked = CheckedFile { config, source };
     check_use(args, checked, &common.config.path, report)?;
     warn_of_settings(checked, &common.config.path, report);
     for (server, api) in apis_of(config).filter(|(_, api)| args.apis || api.document.is_local()) {
         for warning in warnings_of(server, api) {
-            let warning = escape_controls(&server.secrets.hide_in(&warning));
+            let warning = server.secrets.hide_in(&warning);
             report.warn(&format!("servers.{}: {warning}", server.name));
         }
     }
@@ -130,7 +131,7 @@ fn examine(
         let gateway = GatewayOption::of_config(common.config.path.clone());
         known.extend(scan_servers(checked, &gateway, args.source.offline.into(), report)?);
     }
-    report.pass(config.servers.len(), &describe_denials(config, known), logins);
+    report.pass(describe_denials(config, known), logins);
     Ok(())
 }
 
@@ -275,13 +276,16 @@ fn check_baselines(
 
 /// Reports sandboxes that this system cannot enforce.
 fn check_sandboxes(config: &Config, report: &mut CheckReport) -> Result<(), ExitCode> {
-    let launcher = std::env::current_exe().map_err(|error| report_error(&error))?;
+    let launcher = std::env::current_exe().map_err(|error| {
+        report.add_fault(&format!("the path of this program: {}", error_chain(&error)));
+        FAILURE_EXIT.into_code()
+    })?;
     let mut checked = Ok(());
     for server in &config.servers {
         let ServerKind::Command(command) = &server.target else { continue };
         let spec = ChildSpec::for_server(server, command);
         if let Err(fault) = probe_sandbox(&spec, &launcher) {
-            let fault = escape_controls(&server.secrets.hide_in(&fault));
+            let fault = server.secrets.hide_in(&fault);
             report.add_fault(&format!("servers.{}: {fault}", server.name));
             checked = Err(FAILURE_EXIT.into_code());
         }

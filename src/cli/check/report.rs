@@ -6,8 +6,13 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::admin::ScanReport;
-use crate::cli::{LoadError, ReportForm, json_text, print_error, print_faults, write_to_stdout};
+use crate::cli::running::RunningGatewayError;
+use crate::cli::{
+    LoadError, ReportForm, json_text, print_error, print_faults, printable, write_to_stdout,
+};
 use crate::config::{ConfigFault, ConfigFaults};
+
+use super::scan::{describe_finding, describe_findings};
 
 /// The report of a check, and its form.
 #[derive(Debug)]
@@ -22,7 +27,7 @@ struct CheckDocument {
     /// The file, as the command line has it.
     file: String,
     is_fine: bool,
-    /// The number of servers; `None` if the file cannot be read or has faults.
+    /// The number of servers; `None` if the file cannot be read or is not valid.
     servers: Option<usize>,
     faults: Vec<CheckFault>,
     warnings: Vec<CheckRemark>,
@@ -90,6 +95,16 @@ impl CheckReport {
         }
     }
 
+    /// Adds the reason that the running gateway gives no answer, and returns the exit code.
+    pub(crate) fn add_unanswered(&mut self, error: &RunningGatewayError) -> ExitCode {
+        let text = error.describe();
+        if self.form == ReportForm::Text {
+            print_error(&text);
+        }
+        self.push_fault(text);
+        error.exit().into_code()
+    }
+
     /// Adds faults of the file.
     pub(crate) fn add_faults(&mut self, faults: &ConfigFaults) {
         if self.form == ReportForm::Text {
@@ -123,18 +138,25 @@ impl CheckReport {
         self.document.notes.push(CheckRemark { line: None, setting, text: text.to_owned() });
     }
 
-    /// Adds the result of a scan. `text` describes its findings.
-    pub(crate) fn add_scan(&mut self, scan: ScanReport, text: &str) {
+    /// Adds the result of a scan. Its grave findings are faults.
+    pub(crate) fn add_scan(&mut self, scan: ScanReport) {
         if self.form == ReportForm::Text {
-            write_to_stdout(text);
+            write_to_stdout(&describe_findings(&scan.findings));
+        }
+        for found in scan.findings.iter().filter(|found| found.is_grave) {
+            self.push_fault(describe_finding(found));
         }
         self.document.scan = Some(scan);
     }
 
-    /// Sets the number of servers, and the remarks of a check that has passed.
-    pub(crate) fn pass(&mut self, servers: usize, denials: &str, logins: Vec<String>) {
+    /// Sets the number of servers.
+    pub(crate) fn set_servers(&mut self, servers: usize) {
         self.document.servers = Some(servers);
-        self.document.denials = denials.lines().map(str::to_owned).collect();
+    }
+
+    /// Sets the remarks of a check that has passed.
+    pub(crate) fn pass(&mut self, denials: Vec<String>, logins: Vec<String>) {
+        self.document.denials = denials;
         self.document.logins = logins;
     }
 
@@ -149,7 +171,7 @@ impl CheckReport {
             ReportForm::Text if failure.is_some() => return failure.unwrap_or(ExitCode::FAILURE),
             ReportForm::Text => {
                 let CheckDocument { file, servers, denials, logins, .. } = &self.document;
-                let lines = denials.iter().chain(logins).map(|line| format!("{line}\n"));
+                let lines = denials.iter().chain(logins).map(|line| printable(line) + "\n");
                 let servers = servers.unwrap_or_default();
                 lines.collect::<String>() + &format!("{file}: fine, with {servers} server(s)\n")
             }
@@ -160,7 +182,7 @@ impl CheckReport {
 
     fn print(&self, text: &str) {
         if self.form == ReportForm::Text {
-            print_error(text);
+            print_error(&printable(text));
         }
     }
 

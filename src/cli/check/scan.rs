@@ -11,10 +11,11 @@ use crate::catalog::Kind;
 use crate::cli::definitions::listed::{
     ListSource, ask_running_gateway, describe_unlisted, read_document, with_listed_servers,
 };
-use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
-use crate::cli::{FAILURE_EXIT, printable, report_error};
+use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError};
+use crate::cli::{FAILURE_EXIT, printable};
 use crate::config::{Config, ConfigSource};
 use crate::policy::KnownElement;
+use crate::text::error_chain;
 
 use super::report::CheckReport;
 
@@ -36,18 +37,23 @@ pub(crate) fn scan_servers(
     output: &mut CheckReport,
 ) -> Result<Vec<KnownElement>, ExitCode> {
     let config = checked.config;
-    let asked = ask_running_gateway(gateway, source, "/scan");
-    let (report, is_same_file): (ScanReport, bool) =
-        if let Some(document) = asked.map_err(|error| report_unanswered(&error))? {
-            (read_document(&document)?, is_running(checked.source, gateway)?)
-        } else {
-            let listed = with_listed_servers(config.clone(), |it| ScanReport::of(it));
-            (listed.map_err(|error| report_error(&error))?, true)
-        };
+    let asked = ask_for_scan(checked.source, gateway, source);
+    let asked = asked.map_err(|error| output.add_unanswered(&error))?;
+    let (report, is_same_file) = match asked {
+        Some(answer) => answer,
+        None => match with_listed_servers(config.clone(), |it| ScanReport::of(it)) {
+            Ok(report) => (report, true),
+            Err(error) => {
+                output.add_fault(&error_chain(&error));
+                return Err(FAILURE_EXIT.into_code());
+            }
+        },
+    };
     for server in &report.unlisted {
         output.add_fault(&describe_unlisted(server));
     }
-    for name in unknown_servers(config, &report) {
+    let unknown = unknown_servers(config, &report);
+    for name in &unknown {
         output.add_fault(&format!("servers.{name}: the running gateway does not have it"));
     }
     if !is_same_file {
@@ -58,16 +64,26 @@ pub(crate) fn scan_servers(
         ));
     }
     let is_grave = report.findings.iter().any(|found| found.is_grave);
-    let has_failed = is_grave || !report.unlisted.is_empty() || !is_same_file;
-    let (known, text) = (known_elements(&report), describe_findings(&report.findings));
-    output.add_scan(report, &text);
-    if has_failed { Err(FAILURE_EXIT.into_code()) } else { Ok(known) }
+    let is_complete = report.unlisted.is_empty() && unknown.is_empty() && is_same_file;
+    let known = known_elements(&report);
+    output.add_scan(report);
+    if is_grave || !is_complete { Err(FAILURE_EXIT.into_code()) } else { Ok(known) }
+}
+
+/// Asks the running gateway for its scan, and returns true if it has this version of the file. `None`
+/// if the servers are to be started.
+fn ask_for_scan(
+    file: &ConfigSource,
+    gateway: &GatewayOption,
+    source: ListSource,
+) -> Result<Option<(ScanReport, bool)>, RunningGatewayError> {
+    let Some(document) = ask_running_gateway(gateway, source, "/scan")? else { return Ok(None) };
+    Ok(Some((read_document(&document)?, is_running(file, gateway)?)))
 }
 
 /// Returns true if the running gateway has this version of the file.
-fn is_running(source: &ConfigSource, gateway: &GatewayOption) -> Result<bool, ExitCode> {
-    let asked = gateway.request(&GatewayRequest::get("/status"));
-    let status = asked.map_err(|error| report_unanswered(&error))?;
+fn is_running(source: &ConfigSource, gateway: &GatewayOption) -> Result<bool, RunningGatewayError> {
+    let status = gateway.request(&GatewayRequest::get("/status"))?;
     let digest = status.pointer("/configuration/digest").and_then(Value::as_str);
     Ok(digest == Some(source.digest().as_str()))
 }
@@ -81,12 +97,14 @@ fn unknown_servers(config: &Config, report: &ScanReport) -> Vec<ServerName> {
 
 /// Describes findings, one line for each.
 pub(crate) fn describe_findings(findings: &[ScanFinding]) -> String {
-    let line = |found: &ScanFinding| {
-        let ScanFinding { server, kind, native, is_grave, reasons } = found;
-        let grade = if *is_grave { "grave" } else { "minor" };
-        printable(&format!("{server}: {kind} {native}: {grade}: {}", reasons.join(", "))) + "\n"
-    };
-    findings.iter().map(line).collect()
+    findings.iter().map(|found| printable(&describe_finding(found)) + "\n").collect()
+}
+
+/// Describes a finding, in the words of its server.
+pub(crate) fn describe_finding(found: &ScanFinding) -> String {
+    let ScanFinding { server, kind, native, is_grave, reasons } = found;
+    let grade = if *is_grave { "grave" } else { "minor" };
+    format!("{server}: {kind} {native}: {grade}: {}", reasons.join(", "))
 }
 
 fn known_elements(report: &ScanReport) -> Vec<KnownElement> {

@@ -147,7 +147,7 @@ fn record_change(config: &Config, path: &str, digests: &[String]) -> Option<Stri
     }
     let name = format!("uid {}", rustix::process::geteuid().as_raw());
     trail.record_operation(&OperationRecord {
-        operation: AuditOperation::Change { method: "POST", path, digests },
+        operation: AuditOperation::Change { method: "POST", path, digests, client: None },
         actor: OperationActor::Operator(Some(&name)),
         address: None,
         outcome: OperationOutcome::Ok,

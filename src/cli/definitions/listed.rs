@@ -2,7 +2,6 @@
 //! started without serving clients.
 
 use std::io;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -11,7 +10,7 @@ use serde_json::Value;
 use crate::admin::UnlistedServer;
 use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError};
 use crate::cli::serve::guardian;
-use crate::cli::{UNREACHABLE_EXIT, print_error, printable};
+use crate::cli::{print_error, printable};
 use crate::config::{Config, StartChoice};
 use crate::pipeline::own_info;
 use crate::policy::DefinitionGuard;
@@ -104,24 +103,23 @@ impl From<bool> for ListSource {
 /// Reads a document of the running gateway.
 ///
 /// # Errors
-/// The exit code, for a gateway of another version.
-pub(crate) fn read_document<T: DeserializeOwned>(document: &Value) -> Result<T, ExitCode> {
-    T::deserialize(document).map_err(|error| {
-        print_error(&format!("the gateway has another version: its answer has {error}"));
-        UNREACHABLE_EXIT.into_code()
-    })
+/// [`RunningGatewayError::OtherVersion`].
+pub(crate) fn read_document<T: DeserializeOwned>(
+    document: &Value,
+) -> Result<T, RunningGatewayError> {
+    T::deserialize(document).map_err(RunningGatewayError::OtherVersion)
 }
 
 /// Prints each server that could not be listed, with the reason.
 pub(crate) fn print_unlisted(unlisted: &[UnlistedServer]) {
     for server in unlisted {
-        print_error(&describe_unlisted(server));
+        print_error(&printable(&describe_unlisted(server)));
     }
 }
 
-/// Describes a server that could not be listed.
+/// Describes a server that could not be listed, in its own words.
 pub(crate) fn describe_unlisted(server: &UnlistedServer) -> String {
     let UnlistedServer { name, reason } = server;
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    printable(&format!("servers.{name}: it cannot be listed{reason}"))
+    format!("servers.{name}: it cannot be listed{reason}")
 }

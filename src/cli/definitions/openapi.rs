@@ -18,6 +18,8 @@ use crate::openapi::MANY_TOOLS;
 use crate::text::escape_controls;
 use crate::upstream::{ApiSurvey, SurveyedTool, UpstreamError, survey_api};
 
+use super::report::toml_text;
+
 /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
 #[derive(Debug, Args)]
 pub(crate) struct OpenApiArgs {
@@ -69,7 +71,10 @@ pub(crate) fn show_api(args: &OpenApiArgs) -> ExitCode {
             };
             write_to_stdout(&server.secrets.hide_in(&text))
         }
-        Err(fault) => report_error(&fault),
+        Err(fault) => {
+            let _ = report_error(&fault);
+            CONFIG_FAULT.into_code()
+        }
     }
 }
 
@@ -176,9 +181,9 @@ impl OpenApiArgs {
     }
 }
 
-/// Quotes a text of the document on one line of the terminal.
+/// Quotes a text of the document as TOML, on one line of the terminal.
 fn quote(text: &str) -> String {
-    escape_controls(&toml::Value::from(text).to_string())
+    toml_text(text).to_string()
 }
 
 /// Lists the tools as a table.

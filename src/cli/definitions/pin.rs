@@ -17,11 +17,11 @@ use crate::catalog::{DefinitionDigest, DefinitionKind};
 use crate::cli::running::report_unanswered;
 use crate::cli::stdio::cache_folder;
 use crate::cli::{
-    BareFile, CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, NAME_OR_FILE, NameOrFile,
-    WRONG_USE, json_text, print_error, printable, report_error, write_to_stdout,
+    BareFile, CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE_EXIT, NAME_OR_FILE, NameAndFile,
+    NameOrFile, WRONG_USE, json_text, print_error, printable, report_error, write_to_stdout,
 };
 use crate::config::{Config, StateDir};
-use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
+use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
 
 use super::decisions::{DecisionError, PinDecision, PinFiles};
 
@@ -77,21 +77,31 @@ struct PinSelection {
 }
 
 impl PinCommand {
-    /// Returns the bare FILE.
-    fn file(&self) -> BareFile {
+    /// Returns the server to show, and the bare FILE.
+    ///
+    /// # Errors
+    /// As [`NameOrFile::pair`].
+    fn subject(&self) -> Result<NameAndFile, String> {
         match self {
             Self::List(query) | Self::Diff(query) => {
-                let (_, first) = NameOrFile::split(query.subject.as_ref());
-                first.or_else(|| query.file.path.clone()).into()
+                let (first, second) = (query.subject.as_ref(), query.file.path.as_deref());
+                NameOrFile::pair(first, second, NameOrFile::read_server)
             }
-            Self::Approve(_) | Self::Reject(_) => BareFile::default(),
+            Self::Approve(_) | Self::Reject(_) => Ok((None, None)),
         }
     }
 }
 
 pub(crate) fn run(args: PinArgs) -> ExitCode {
     let PinArgs { config, command } = args;
-    let common = CommonArgs { config: config.or_file(command.file()), listen: None, log: None };
+    let (server, file) = match command.subject() {
+        Ok(subject) => subject,
+        Err(problem) => {
+            print_error(&problem);
+            return WRONG_USE.into_code();
+        }
+    };
+    let common = CommonArgs { config: config.or_file(file.into()), listen: None, log: None };
     let config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
@@ -104,13 +114,15 @@ pub(crate) fn run(args: PinArgs) -> ExitCode {
     };
     let folder = match BaselineFolder::open(&folder, &common.config.path) {
         Ok(folder) => folder,
-        Err(error) => return report_error(&error),
+        Err(error) => return report_baseline(&error),
     };
+    let show_all =
+        |render: fn(&ReadBaselines) -> String| show(&config, &folder, server.as_deref(), render);
     match command {
-        PinCommand::List(query) if query.json => show(&config, &folder, &query, list_as_json),
-        PinCommand::List(query) => show(&config, &folder, &query, |all| join(all, list_pins)),
-        PinCommand::Diff(query) if query.json => show(&config, &folder, &query, diff_as_json),
-        PinCommand::Diff(query) => show(&config, &folder, &query, |all| join(all, show_changes)),
+        PinCommand::List(query) if query.json => show_all(list_as_json),
+        PinCommand::List(_) => show_all(|all| join(all, list_pins)),
+        PinCommand::Diff(query) if query.json => show_all(diff_as_json),
+        PinCommand::Diff(_) => show_all(|all| join(all, show_changes)),
         PinCommand::Approve(selection) => {
             let pins = PinFiles { config: &config, path: &common.config.path, folder: &folder };
             decide(pins, PinDecision::Approve, &selection)
@@ -120,6 +132,18 @@ pub(crate) fn run(args: PinArgs) -> ExitCode {
             decide(pins, PinDecision::Reject, &selection)
         }
     }
+}
+
+/// Reports a baseline that cannot be used.
+fn report_baseline(error: &BaselineError) -> ExitCode {
+    let _ = report_error(error);
+    let exit = match error {
+        BaselineError::Folder { .. }
+        | BaselineError::File { .. }
+        | BaselineError::Damaged { .. } => CONFIG_FAULT,
+        BaselineError::Write { .. } => FAILURE_EXIT,
+    };
+    exit.into_code()
 }
 
 /// Returns the folder of baselines; that of `trunkline stdio` if the configuration has none.
@@ -138,10 +162,9 @@ type ReadBaselines = [(ServerName, BaselineRecord)];
 fn show(
     config: &Config,
     folder: &BaselineFolder,
-    query: &PinQuery,
+    server: Option<&str>,
     render: fn(&ReadBaselines) -> String,
 ) -> ExitCode {
-    let (server, _) = NameOrFile::split(query.subject.as_ref());
     let servers = match servers_of(config, server) {
         Ok(servers) => servers,
         Err(code) => return code,
@@ -151,7 +174,7 @@ fn show(
     for server in servers {
         match folder.read(&server) {
             Ok(record) => read.push((server, record)),
-            Err(error) => exit = report_error(&error),
+            Err(error) => exit = report_baseline(&error),
         }
     }
     write_to_stdout(&render(&read));
@@ -218,7 +241,7 @@ fn decide(pins: PinFiles<'_>, decision: PinDecision, selection: &PinSelection) -
     };
     let decided = match pins.record_decision(decision, &server, names) {
         Ok(decided) => decided,
-        Err(DecisionError::Baseline(error)) => return report_error(&error),
+        Err(DecisionError::Baseline(error)) => return report_baseline(&error),
         Err(DecisionError::Gateway(error)) => return report_unanswered(&error),
     };
     let missing = names.iter().filter(|name| decided.iter().all(|(_, found)| found != *name));

@@ -30,8 +30,8 @@ use crate::config::Config;
 /// configuration, starts its servers to list them, and reads the files of the log. Prints the lines of
 /// TOML that hide the tools without calls.
 ///
-/// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed or the gateway has no
-/// audit log, 2 for an invalid command line, configuration or file of --log, 3 if a gateway does not
+/// Exit codes: 0 for a report about all servers, 1 if a server cannot be listed, the gateway has no
+/// audit log or the log has no records, 2 for an invalid command line, configuration or file of --log, 3 if a gateway does not
 /// answer.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -62,6 +62,11 @@ enum ReportError {
         config.display()
     )]
     NoLog { config: PathBuf },
+    #[error(
+        "no report is possible, because the audit log has no records{}: wait for the calls of some days",
+        describe_unreadable(*unreadable)
+    )]
+    NoRecords { unreadable: usize },
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
@@ -79,7 +84,8 @@ fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
     // The file is not loaded beside a running gateway: it may be faulty.
     let (listing, usage) = match ask_running_gateway(&gateway, args.offline.into(), "/tools") {
         Ok(Some(document)) => {
-            let listing: ToolListing = read_document(&document)?;
+            let listing: ToolListing =
+                read_document(&document).map_err(|error| report_unanswered(&error))?;
             let usage = if args.logs.is_empty() {
                 request_usage(&gateway, since)?
             } else {
@@ -98,13 +104,16 @@ fn find_unused(args: &ReportArgs) -> Result<ExitCode, ExitCode> {
     };
     print_unlisted(&listing.unlisted);
     let unused = UnusedTools { listing: &listing, usage: &usage };
-    let text = if args.json {
-        json_text(&unused.to_json(args.days))
-    } else {
-        unused.describe(args.days, since)
+    let missing = usage.first.is_none();
+    if missing {
+        let _ = report_log_fault(&ReportError::NoRecords { unreadable: usage.unreadable });
+    }
+    let exit = match usage.first {
+        _ if args.json => write_to_stdout(&json_text(&unused.to_json(args.days))),
+        Some(first) => write_to_stdout(&unused.describe(args.days, first.max(since), since)),
+        None => return Err(FAILURE_EXIT.into_code()),
     };
-    let exit = write_to_stdout(&text);
-    Ok(if listing.unlisted.is_empty() { exit } else { FAILURE_EXIT.into_code() })
+    Ok(if !missing && listing.unlisted.is_empty() { exit } else { FAILURE_EXIT.into_code() })
 }
 
 /// Returns the files to read: the given ones, or the configured one and its rotated predecessors.
@@ -120,9 +129,13 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
 fn report_log_fault(error: &ReportError) -> ExitCode {
     let _ = report_error(error);
     match error {
-        ReportError::NoLog { .. } => FAILURE_EXIT.into_code(),
+        ReportError::NoLog { .. } | ReportError::NoRecords { .. } => FAILURE_EXIT.into_code(),
         ReportError::Read { .. } => CONFIG_FAULT.into_code(),
     }
+}
+
+fn describe_unreadable(lines: usize) -> String {
+    if lines == 0 { String::new() } else { format!(", and {lines} line(s) that are not records") }
 }
 
 /// Counts the calls in the audit log of the running gateway.
@@ -220,7 +233,8 @@ impl UnusedTools<'_> {
         unused
     }
 
-    fn describe(&self, days: u16, since: Timestamp) -> String {
+    /// Describes the time since `since`; the log begins at `begin`, if that is later.
+    fn describe(&self, days: u16, begin: Timestamp, since: Timestamp) -> String {
         let mut text = String::new();
         let calls: usize = self.usage.calls.values().sum();
         let lists: usize = self.usage.lists.values().sum();
@@ -228,12 +242,8 @@ impl UnusedTools<'_> {
             text,
             "The last {days} day(s): {calls} call(s) of tools, and tools were listed {lists} time(s)."
         );
-        match self.usage.first {
-            None => text.push_str("The log has no records.\n"),
-            Some(first) if first > since => {
-                let _ = writeln!(text, "The log begins later, at {first:.0}.");
-            }
-            Some(_) => {}
+        if begin > since {
+            let _ = writeln!(text, "The log begins later, at {begin:.0}.");
         }
         if self.usage.unreadable > 0 {
             let _ = writeln!(text, "{} line(s) of it are not records.", self.usage.unreadable);
@@ -290,7 +300,8 @@ impl UnusedTools<'_> {
     /// Returns the report as JSON.
     fn to_json(&self, days: u16) -> Value {
         let servers = self.listing.servers.iter().map(|server| {
-            let unused = self.of_server(&server.name);
+            // Without records, nothing is known about calls.
+            let unused = self.usage.first.map(|_| self.of_server(&server.name));
             json!({
                 "server": server.name, "tools": server.tools, "tokens": server.tokens,
                 "unused": unused,
@@ -324,7 +335,7 @@ fn write_toml(server: &CountedServer, tools: &[&CountedTool], text: &mut String)
 }
 
 /// Returns a text as a TOML value, with escapes for the characters that a terminal obeys or hides.
-fn toml_text(text: &str) -> toml_edit::Value {
+pub(super) fn toml_text(text: &str) -> toml_edit::Value {
     let mut literal = String::from("\"");
     for c in text.chars() {
         match c {

@@ -50,7 +50,7 @@ pub(crate) fn list_tools(args: &ToolsArgs) -> ExitCode {
     let gateway = args.gateway.clone().or_file(args.file.clone());
     let path = format!("/tools?profile={}", args.profile);
     let listing = match ask_running_gateway(&gateway, args.offline.into(), &path) {
-        Ok(Some(document)) => read_document(&document),
+        Ok(Some(document)) => read_document(&document).map_err(|error| report_unanswered(&error)),
         Ok(None) => list_started(&gateway, &args.profile),
         Err(error) => return report_unanswered(&error),
     };

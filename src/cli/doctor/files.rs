@@ -14,7 +14,7 @@ use crate::cli::edited::gateway_file::open_gateway_file;
 use crate::cli::serve::settings;
 use crate::clock;
 use crate::config::{Config, ServerKind};
-use crate::text::escape_controls;
+use crate::text::clip;
 
 /// Checks that the programs of servers exist, and that the usual runtimes among them start.
 pub(super) fn check_runtimes(config: &Config, path: &Path, report: &mut DoctorReport) {
@@ -76,7 +76,7 @@ fn ask_version(program: &str) -> Option<Result<String, String>> {
     let printed = child.wait_with_output().map(|output| output.stdout).unwrap_or_default();
     let printed = String::from_utf8_lossy(&printed);
     let line = printed.lines().next().unwrap_or_default();
-    Some(Ok(escape_controls(crate::text::clip(line.trim(), 80))))
+    Some(Ok(clip(line.trim(), 80).to_owned()))
 }
 
 /// Checks certificates, CA certificates and keys with an end.

@@ -6,7 +6,6 @@ use super::report::{CheckArea, DoctorReport};
 use crate::admin::wall_time;
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap};
 use crate::config::{Config, ServerKind};
-use crate::text::escape_controls;
 
 /// Compares the limit of open files with the number that the configuration may need.
 pub(super) fn check_descriptors(config: Option<&Config>, report: &mut DoctorReport) {
@@ -67,7 +66,7 @@ pub(super) fn check_sandboxes(config: &Config, report: &mut DoctorReport) {
         let setting = format!("servers.{}.sandbox", server.name);
         let spec = ChildSpec::for_server(server, command);
         if let Err(fault) = probe_sandbox(&spec, &launcher) {
-            let fault = escape_controls(&server.secrets.hide_in(&fault));
+            let fault = server.secrets.hide_in(&fault).into_owned();
             report.find_at(area, &setting, fault, "use a kernel with Landlock and seccomp");
         } else if let Some(gap) = sandbox_gap(server) {
             report.find_at(area, &setting, gap.to_owned(), "use a newer kernel");

@@ -21,7 +21,7 @@ use crate::config::{Config, HttpConfig, quote_segment};
 use crate::http_client::HttpClient;
 use crate::identity::Identity;
 use crate::listener::{ListenError, Listener};
-use crate::text::{clip, error_chain, escape_controls};
+use crate::text::{clip, error_chain};
 use crate::upstream::try_issuer_keys;
 
 /// Makes the checks that need sockets.
@@ -109,7 +109,7 @@ fn report_server(
             report.pass(area, format!("{}: it answers ({status})", server.name));
         }
         Err(fault) => {
-            let fault = escape_controls(&server.secrets.hide_in(fault));
+            let fault = server.secrets.hide_in(fault).into_owned();
             let cure = "start the server, or correct the URL, the CA or the proxy";
             report.find_at(area, &setting, fault, cure);
         }

@@ -11,7 +11,7 @@ use super::report::{CheckArea, DoctorReport};
 use crate::call::ServerName;
 use crate::config::{Config, quote_segment};
 use crate::oauth::{GrantBook, ServerAuthorizer, find_challenge};
-use crate::text::{clip, error_chain, escape_controls};
+use crate::text::{clip, error_chain};
 
 /// The headers of the answers of servers.
 pub(super) type ServerAnswers = HashMap<ServerName, HeaderMap>;
@@ -33,9 +33,9 @@ pub(super) async fn check_server_providers(
         let area = CheckArea::Providers;
         let setting = format!("servers.{}.oauth", quote_segment(server.name.as_str()));
         match found {
-            Ok(issuer) => report.pass(area, format!("{setting}: {}", escape_controls(&issuer))),
+            Ok(issuer) => report.pass(area, format!("{setting}: {issuer}")),
             Err(fault) => {
-                let fault = escape_controls(clip(&server.secrets.hide_in(&fault), MAX_FAULT));
+                let fault = clip(&server.secrets.hide_in(&fault), MAX_FAULT).to_owned();
                 let cure = "start the provider, or correct `issuer`, `resource` or `ca` of `oauth`";
                 report.find_at(area, &setting, fault, cure);
             }

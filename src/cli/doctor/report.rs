@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cli::columns::wrap_text;
-use crate::cli::printable;
+use crate::cli::{json_text, printable};
 use crate::config::ConfigPlaces;
 
 /// The results of all checks.
@@ -113,7 +113,7 @@ impl DoctorReport {
     }
 
     pub(super) fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json_text(&serde_json::to_value(self).unwrap_or_default())
     }
 
     /// Returns the report for a terminal of 80 columns.

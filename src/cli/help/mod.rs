@@ -9,8 +9,9 @@ mod name_or_file;
 
 pub(super) use examples::*;
 pub(crate) use exit_codes::FailureExit;
-pub(crate) use name_or_file::{NAME_OR_FILE, NameOrFile};
+pub(crate) use name_or_file::{NAME_OR_FILE, NameAndFile, NameOrFile};
 
+use name_or_file::named_twice;
 use std::fmt::Write as _;
 
 use clap::builder::StyledStr;
@@ -61,8 +62,7 @@ pub(super) fn parse_command_line() -> Cli {
     let mut command = grouped_command();
     let mut matches = command.get_matches_mut();
     if let Some(named) = find_file_named_twice(&matches) {
-        let text = format!("the configuration is named twice: as FILE {named:?}, and once more");
-        command.error(ErrorKind::ArgumentConflict, text).exit();
+        command.error(ErrorKind::ArgumentConflict, named_twice(&named)).exit();
     }
     Cli::from_arg_matches_mut(&mut matches)
         .unwrap_or_else(|fault| fault.format(&mut command).exit())
@@ -76,7 +76,8 @@ pub(super) fn grouped_command() -> Command {
 }
 
 /// Returns the bare FILE of a command whose option `--config` is given as well. A file from the
-/// environment only takes the place of a file that is not given.
+/// environment only takes the place of a file that is not given. Two bare arguments are judged by
+/// [`NameOrFile::pair`].
 fn find_file_named_twice(matches: &ArgMatches) -> Option<String> {
     if let Some((_, inner)) = matches.subcommand() {
         return find_file_named_twice(inner);
@@ -89,8 +90,7 @@ fn find_file_named_twice(matches: &ArgMatches) -> Option<String> {
     let (_, first) = NameOrFile::split(first);
     let second = matches.try_get_raw(BARE_FILE).ok().flatten().and_then(|mut it| it.next());
     match (first, second) {
-        (Some(file), Some(_)) => Some(file.display().to_string()),
-        (Some(file), None) if is_given("config") => Some(file.display().to_string()),
+        (Some(file), _) if is_given("config") => Some(file.display().to_string()),
         (None, Some(file)) if is_given("config") => Some(file.to_string_lossy().into_owned()),
         _ => None,
     }

@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::cli::columns::wrap_text;
-use crate::cli::running::{GatewayOption, GatewayRequest, report_unanswered};
+use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError, report_unanswered};
 use crate::cli::status::describe_age;
 use crate::cli::{
-    BareFile, FAILURE_EXIT, FailureExit, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error,
-    printable, write_to_stdout,
+    BareFile, FAILURE_EXIT, FailureExit, WRONG_USE, json_text, print_error, printable,
+    write_to_stdout,
 };
 
 /// List the logins of the gateway and its users at servers, or revoke one
@@ -83,24 +83,19 @@ pub(crate) fn run(args: LoginsArgs) -> ExitCode {
     let (text, exit) = match args.revoke {
         None => match LoginsText::deserialize(&document) {
             Ok(page) => (describe_logins(&page, Timestamp::now()), None),
-            Err(error) => return report_other_version(&error),
+            Err(error) => return report_unanswered(&RunningGatewayError::OtherVersion(error)),
         },
         Some(_) => match RevokedText::deserialize(&document) {
             Ok(revoked) => {
                 let exit = (revoked.provider == "refused").then_some(FAILURE_EXIT);
                 (describe_revoked(&revoked), exit)
             }
-            Err(error) => return report_other_version(&error),
+            Err(error) => return report_unanswered(&RunningGatewayError::OtherVersion(error)),
         },
     };
     let text = if args.json { json_text(&document) } else { text };
     let written = write_to_stdout(&text);
     exit.map_or(written, FailureExit::into_code)
-}
-
-fn report_other_version(error: &serde_json::Error) -> ExitCode {
-    print_error(&format!("the gateway has another version: its answer has {error}"));
-    UNREACHABLE_EXIT.into_code()
 }
 
 fn describe_logins(page: &LoginsText, now: Timestamp) -> String {

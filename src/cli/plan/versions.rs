@@ -112,9 +112,16 @@ struct VersionText {
 }
 
 pub(crate) fn show_history(args: &HistoryArgs) -> ExitCode {
-    let (number, first) = NameOrFile::split(args.subject.as_ref());
-    let gateway = args.gateway.clone().or_file(args.file.clone()).or_file(first);
-    let path = match number {
+    let (first, second) = (args.subject.as_ref(), args.file.path.as_deref());
+    let (number, file) = match NameOrFile::pair(first, second, NameOrFile::read_version) {
+        Ok(subject) => subject,
+        Err(problem) => {
+            print_error(&problem);
+            return WRONG_USE.into_code();
+        }
+    };
+    let gateway = args.gateway.clone().or_file(file);
+    let path = match &number {
         Some(number) => format!("/configuration/history/{number}"),
         None if args.text => {
             print_error("--text: expected the number of a version");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use http::StatusCode;
 
 use crate::cli::{FAILURE_EXIT, FailureExit, UNREACHABLE_EXIT, WRONG_USE};
-use crate::text::one_line;
+use crate::text::{error_chain, one_line};
 
 /// Reason that there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,9 @@ pub(crate) enum RunningGatewayError {
         /// The address.
         place: String,
     },
+    /// The document is not the expected one.
+    #[error("the gateway has another version: its answer has {0}")]
+    OtherVersion(serde_json::Error),
     /// No runtime could be started.
     #[error("no runtime could be started")]
     Runtime(#[source] io::Error),
@@ -103,10 +106,21 @@ impl RunningGatewayError {
             Self::NotRunning { .. }
             | Self::NoSocket { .. }
             | Self::ForeignSocket { .. }
-            | Self::Unreachable { .. }
-            | Self::Unreadable { .. } => UNREACHABLE_EXIT,
+            | Self::Unreachable { .. } => UNREACHABLE_EXIT,
             Self::Option { .. } => WRONG_USE,
-            Self::Refused { .. } | Self::Runtime(_) => FAILURE_EXIT,
+            // Something answers: waiting for it to start does not help.
+            Self::Refused { .. }
+            | Self::Unreadable { .. }
+            | Self::OtherVersion(_)
+            | Self::Runtime(_) => FAILURE_EXIT,
+        }
+    }
+
+    /// Returns the text for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Runtime(source) => error_chain(source),
+            error => error.to_string(),
         }
     }
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::{BareFile, UNREACHABLE_EXIT, print_error, report_error};
+use super::{BareFile, FAILURE_EXIT, print_error};
 use crate::admin::API_PATH;
 use connection::RunningGateway;
 pub(crate) use error::RunningGatewayError;
@@ -151,19 +151,14 @@ impl GatewayOption {
 
 /// Prints the reason that a command got no answer, and returns the exit code.
 pub(crate) fn report_unanswered(error: &RunningGatewayError) -> ExitCode {
-    match error {
-        RunningGatewayError::Runtime(source) => report_error(source),
-        error => {
-            print_error(&error.to_string());
-            error.exit().into_code()
-        }
-    }
+    print_error(&error.describe());
+    error.exit().into_code()
 }
 
 /// Prints that an answer cannot be read, and returns the exit code.
 pub(crate) fn report_other_version() -> ExitCode {
     print_error("the gateway has another version: its answer cannot be read");
-    UNREACHABLE_EXIT.into_code()
+    FAILURE_EXIT.into_code()
 }
 
 /// Time limit for an answer: a refresh waits for its server.

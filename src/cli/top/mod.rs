@@ -21,9 +21,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::running::{GatewayOption, GatewayRequest, report_unanswered};
-use super::{BareFile, UNREACHABLE_EXIT, WRONG_USE, json_text, print_error, write_to_stdout};
+use super::{BareFile, WRONG_USE, json_text, print_error, write_to_stdout};
 use sample::MeasuredActivity;
-use sampler::{ActivitySampler, SampleError};
+use sampler::ActivitySampler;
 use screen::{TopPalette, TopScreen};
 use state::{ServerOrder, TopState};
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: TopArgs) -> ExitCode {
     let mut sampler = ActivitySampler::new(gateway, args.interval);
     let first = match sampler.take() {
         Ok(sample) => sample,
-        Err(error) => return report_no_sample(&error),
+        Err(error) => return report_unanswered(&error),
     };
     let state = TopState { order: args.sort, filter: args.filter, ..TopState::default() };
     if !args.once {
@@ -86,7 +86,7 @@ pub(super) fn run(args: TopArgs) -> ExitCode {
     wait(args.interval);
     let second = match sampler.take() {
         Ok(sample) => sample,
-        Err(error) => return report_no_sample(&error),
+        Err(error) => return report_unanswered(&error),
     };
     let measured = Some(&MeasuredActivity::of(second, Some(&first)));
     let palette = TopPalette::Plain;
@@ -97,16 +97,6 @@ pub(super) fn run(args: TopArgs) -> ExitCode {
 #[expect(clippy::disallowed_methods, reason = "the command has no runtime")]
 fn wait(interval: Duration) {
     thread::sleep(interval);
-}
-
-fn report_no_sample(error: &SampleError) -> ExitCode {
-    match error {
-        SampleError::Unanswered(error) => report_unanswered(error),
-        SampleError::OtherVersion(_) => {
-            print_error(&error.to_string());
-            UNREACHABLE_EXIT.into_code()
-        }
-    }
 }
 
 fn read_interval(text: &str) -> Result<Duration, String> {

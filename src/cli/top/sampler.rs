@@ -16,15 +16,6 @@ pub(super) struct ActivitySampler {
     counted_at: Option<Instant>,
 }
 
-/// Reason that there is no sample.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SampleError {
-    #[error(transparent)]
-    Unanswered(#[from] RunningGatewayError),
-    #[error("the gateway has another version: its activity has {0}")]
-    OtherVersion(#[source] serde_json::Error),
-}
-
 impl ActivitySampler {
     pub(super) fn new(gateway: GatewayOption, interval: Duration) -> Self {
         Self { gateway, interval, counted_at: None }
@@ -35,10 +26,11 @@ impl ActivitySampler {
     }
 
     /// Takes a sample. If tokens were not counted, has the gateway count them for the next one.
-    pub(super) fn take(&mut self) -> Result<ActivitySample, SampleError> {
+    pub(super) fn take(&mut self) -> Result<ActivitySample, RunningGatewayError> {
         let document =
             self.gateway.request_within(&GatewayRequest::get("/activity"), SAMPLE_TIMEOUT)?;
-        let sample = ActivitySample::deserialize(&document).map_err(SampleError::OtherVersion)?;
+        let sample = ActivitySample::deserialize(&document);
+        let sample = sample.map_err(RunningGatewayError::OtherVersion)?;
         if sample.lacks_tokens() && self.may_count() {
             self.counted_at = Some(clock::real_now());
             // The catalog counts them, and answers once it has. Without an answer there are no tokens.

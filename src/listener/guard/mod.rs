@@ -68,13 +68,13 @@ pub enum AdmissionError {
     #[error("the Host header is not a host with an optional port")]
     MalformedHost,
     /// Neither loopback, nor the address that the connection came in on, nor allowed.
-    #[error("host {0} is not served here: to allow it, add it to `allowed_hosts`")]
+    #[error("{}", describe_foreign_host(.0, "allowed_hosts"))]
     ForeignHost(QuotedExcerpt),
     /// Not one origin; `null` (a sandboxed page, a file, a redirect) included.
     #[error("the Origin header does not name one page's origin, so it cannot be trusted")]
     OpaqueOrigin,
     /// A page that is not allowed.
-    #[error("origin {0} is not trusted: to allow it, add it to `allowed_origins`")]
+    #[error("{}", describe_foreign_origin(.0, "allowed_origins"))]
     ForeignOrigin(QuotedExcerpt),
     /// More than one Transfer-Encoding header: readers may disagree about the end of the body.
     #[error("the request has more than one Transfer-Encoding header: send one, `chunked`")]
@@ -236,6 +236,15 @@ impl AdmissionError {
         }
     }
 
+    /// Describes the refusal of a listener for operators, whose settings are those of `[admin]`.
+    pub fn describe_for_operators(&self) -> String {
+        match self {
+            Self::ForeignHost(host) => describe_foreign_host(host, "admin.allowed_hosts"),
+            Self::ForeignOrigin(origin) => describe_foreign_origin(origin, "admin.allowed_origins"),
+            other => other.to_string(),
+        }
+    }
+
     /// Returns a JSON-RPC error response without an id, as the specification suggests for a bad
     /// Origin: the body has not been read, so no request has an id yet.
     pub fn body(&self) -> Bytes {
@@ -245,6 +254,14 @@ impl AdmissionError {
         });
         error.to_string().into()
     }
+}
+
+fn describe_foreign_host(host: &QuotedExcerpt, setting: &str) -> String {
+    format!("host {host} is not served here: to allow it, add it to `{setting}`")
+}
+
+fn describe_foreign_origin(origin: &QuotedExcerpt, setting: &str) -> String {
+    format!("origin {origin} is not trusted: to allow it, add it to `{setting}`")
 }
 
 /// The start of a client's value, to be quoted in a message.

@@ -240,11 +240,12 @@ async fn a_call_that_the_api_refuses_is_recorded_as_an_operation() {
     let unknown = json!({ "tool": "s__echo", "as": "nobody-there" });
     assert_eq!(code(&post(&gateway, "/calls", &unknown).await, 404), "unknown_client");
     let refused = records(&gateway, "operation", 3).await;
-    for (record, name, reason) in [
-        (&refused[0], Some("client acts"), "role_needed"),
-        (&refused[1], Some("client looks"), "role_needed"),
-        (&refused[2], None, "unknown_client"),
+    for (record, name, reason, client) in [
+        (&refused[0], Some("client acts"), "role_needed", Some("ci")),
+        (&refused[1], Some("client looks"), "role_needed", None),
+        (&refused[2], None, "unknown_client", Some("nobody-there")),
     ] {
+        assert_eq!(record.get("client").and_then(Value::as_str), client, "{record}");
         assert!(record.to_string().contains(reason), "{record}");
         assert!(record.to_string().contains("/calls"), "{record}");
         if let Some(name) = name {

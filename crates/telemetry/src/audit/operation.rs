@@ -63,6 +63,8 @@ pub enum AuditOperation<'a> {
         path: &'a str,
         /// The digests of the definitions that were decided about.
         digests: &'a [String],
+        /// The client that a refused call names as its caller.
+        client: Option<&'a str>,
     },
 }
 
@@ -166,13 +168,16 @@ impl AuditOperation<'_> {
                 json.write_optional(",\"digest_after\":", after);
                 json.write_number(",\"losses\":", Some(losses as u64));
             }
-            Self::Change { method, path, digests } => {
+            Self::Change { method, path, digests, client } => {
                 json.write_member(",\"method\":", method);
                 json.write_member(",\"path\":", clip(path, MAX_PATH_BYTES));
                 if !digests.is_empty() {
                     let recorded = digests.get(..MAX_RECORDED_DIGESTS).unwrap_or(digests);
                     json.write_list(",\"digests\":[", recorded);
                     json.write_number(",\"digest_count\":", Some(digests.len() as u64));
+                }
+                if let Some(client) = client {
+                    json.write_member(",\"client\":", clip(client, MAX_CLIENT_TEXT_BYTES));
                 }
             }
         }

@@ -10,7 +10,8 @@ use crate::pipeline::{CallingOperator, OperatorCall, OperatorCallError};
 pub(crate) async fn make_call(mut request: EndpointRequest) -> EndpointAnswer {
     let notes = request.notes.clone();
     let call: OperatorCall = request.read_body().inspect_err(|_| notes.note_refusal())?;
-    if call.r#as.is_some() {
+    if let Some(client) = &call.r#as {
+        notes.note_client(client);
         let checked = request.operator.require(AdminRole::Admin);
         checked.inspect_err(|_| notes.note_refusal())?;
         request.least = AdminRole::Admin;

@@ -10,7 +10,7 @@ const ALL: [AuditOperation<'static>; 6] = [
     AuditOperation::Revocation { owner: Some("ann"), server: "s" },
     AuditOperation::Relay { issuer: "corp", endpoint: "token", client_id: Some("app") },
     AuditOperation::Reload { before: "aa", after: None, losses: 2 },
-    AuditOperation::Change { method: "POST", path: "/servers/s/refresh", digests: &[] },
+    AuditOperation::Change { method: "POST", path: "/calls", digests: &[], client: Some("ci") },
 ];
 
 fn operation(
@@ -33,7 +33,12 @@ fn operations_are_chained_records_and_their_fields_are_on_the_page() {
     let digests: Vec<_> = (0..101).map(|number| format!("{number:064x}")).collect();
     let (method, decided) = ("POST", "/servers/s/definitions/approve");
     trail.record_operation(&OperationRecord {
-        operation: AuditOperation::Change { method, path: decided, digests: &digests },
+        operation: AuditOperation::Change {
+            method,
+            path: decided,
+            digests: &digests,
+            client: None,
+        },
         actor: OperationActor::Operator(Some("eve")),
         address: None,
         outcome: OperationOutcome::Ok,
@@ -46,6 +51,7 @@ fn operations_are_chained_records_and_their_fields_are_on_the_page() {
     let kinds: Vec<_> = records[1..].iter().map(|it| it["operation"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["login_link", "login", "revocation", "relay", "reload", "change", "change"]);
     assert_eq!(records[6].get("digests"), None);
+    assert_eq!((&records[6]["client"], records[7].get("client")), (&"ci".into(), None));
     assert_eq!(records[7]["digests"].as_array().unwrap()[..], digests[..100]);
     assert_eq!(records[7]["digest_count"], 101);
     assert_eq!(records[5]["digest_after"], Value::Null);
