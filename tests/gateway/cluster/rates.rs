@@ -111,7 +111,10 @@ async fn without_the_store_each_replica_counts_for_itself_until_it_is_back() {
         let status = replica.wait_for(|status| status["cluster"]["degraded"] == true).await;
         let mut findings = status["findings"].as_array().unwrap().iter();
         let degraded = findings.find(|finding| finding["subject"] == "cluster.degraded").unwrap();
-        assert!(degraded["text"].as_str().unwrap().contains("counts them for itself"), "{degraded}");
+        assert!(
+            degraded["text"].as_str().unwrap().contains("counts them for itself"),
+            "{degraded}"
+        );
         let ready = replica.admin("/readyz").await;
         assert_eq!(ready.status, 200);
         assert!(ready.json()["reasons"].to_string().contains("cluster: the store"));

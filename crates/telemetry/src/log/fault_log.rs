@@ -134,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn a_log_for_many_subjects_forgets_the_oldest_beyond_its_number() {
+        let (mut log, now) = (FaultLog::holding(64), clock::now());
+        let mut note = |number: u32| log.note_about(&number.to_string(), "text", now).is_some();
+        assert!((0..64).all(&mut note), "each is new");
+        assert!(!note(0) && !note(63), "as many are counted");
+        assert!(note(64) && !note(1), "the oldest makes room");
+        assert!(note(0), "it is forgotten");
+        assert_eq!(log.faults.len(), 64);
+    }
+
+    #[test]
     fn faults_that_never_repeat_take_bounded_memory() {
         let (mut log, now) = (FaultLog::default(), clock::now());
         for number in 0..1000 {

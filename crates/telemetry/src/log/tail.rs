@@ -147,7 +147,8 @@ impl LogTail {
         self.0.observe(limit, matches)
     }
 
-    fn push(&self, line: LogLine) {
+    /// Adds a line.
+    pub fn push(&self, line: LogLine) {
         let (class, bytes) = (usize::from(line.is_of_server()), line.bytes());
         self.0.push(class, line, bytes);
     }

@@ -1,6 +1,8 @@
 //! The last lines of the log, and new ones as they are written.
 
 use async_stream::stream;
+use bytes::Bytes;
+use futures_util::Stream;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::limit_text;
 use crate::config::AdminRole;
 use crate::telemetry::log::{LogLine, LogTail};
-use crate::telemetry::{LiveItem, Numbered};
+use crate::telemetry::{LiveItem, LiveItems, Numbered};
 
 use super::calls::{DEFAULT_LIMIT, past_limit};
 use super::servers::known_server;
@@ -105,9 +107,16 @@ pub(crate) fn watch_lines(mut request: EndpointRequest) -> EndpointAnswer {
     let filter = LineFilter::of(request)?;
     let past = past_limit(request, 0)?;
     let tail = LogTail::of_process().unwrap_or_default();
-    let mut observed =
-        tail.observe(past, |line| filter.matches(line)).map_err(too_many_observers)?;
-    let events = stream! {
+    let observed = tail.observe(past, |line| filter.matches(line)).map_err(too_many_observers)?;
+    Ok(answer_events(request, line_events(observed, filter)))
+}
+
+/// Encodes the lines that match, and the number of those that the observer has missed.
+fn line_events(
+    mut observed: LiveItems<LogLine>,
+    filter: LineFilter,
+) -> impl Stream<Item = Bytes> + Send {
+    stream! {
         while let Some(item) = observed.next().await {
             match item {
                 LiveItem::Item(line) if filter.matches(&line.item) => {
@@ -117,8 +126,7 @@ pub(crate) fn watch_lines(mut request: EndpointRequest) -> EndpointAnswer {
                 LiveItem::Missed(missed) => yield missed_event(missed),
             }
         }
-    };
-    Ok(answer_events(request, events))
+    }
 }
 
 /// Describes a line. Viewers get neither the output of servers nor quotes of it.
@@ -165,7 +173,33 @@ pub(crate) const LEVEL_NAMES: [&str; 5] = ["error", "warn", "info", "debug", "tr
 mod tests {
     use std::time::SystemTime;
 
+    use futures_util::StreamExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_observer_that_reads_too_slowly_learns_how_many_lines_it_has_missed() {
+        let tail = LogTail::default();
+        let observed = tail.observe(0, |_| true).unwrap();
+        let (role, level) = (AdminRole::Viewer, LEVEL_NAMES.len());
+        let filter = LineFilter { role, server: None, level, since: None };
+        for number in 0..1024 + 76 {
+            tail.push(LogLine {
+                at: SystemTime::UNIX_EPOCH,
+                level: tracing::Level::INFO,
+                target: "trunkline",
+                server: None,
+                client: None,
+                text: format!("line {number}"),
+                fields: String::new(),
+            });
+        }
+        let mut events = std::pin::pin!(line_events(observed, filter));
+        let first = events.next().await.unwrap();
+        assert_eq!(first, "event: missed\ndata: {\"missed\":76}\n\n");
+        let second = events.next().await.unwrap();
+        assert!(String::from_utf8_lossy(&second).contains("\"line 76\""), "{second:?}");
+    }
 
     #[test]
     fn lines_of_servers_need_the_role_operator() {

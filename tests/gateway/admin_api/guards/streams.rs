@@ -1,6 +1,9 @@
 //! Event streams: their comments, their losses, and the end of their observer's access.
 
 use serde_json::json;
+use trunkline::telemetry::audit::{
+    AuditOperation, OperationActor, OperationOutcome, OperationRecord,
+};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::super::calls::watch;
@@ -11,7 +14,7 @@ use crate::support::gateway::Builder;
 use crate::support::issuer::now;
 use crate::support::{Gateway, Issuer, Upstream, client_table};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_quiet_stream_is_not_stored_and_has_a_comment_every_fifteen_seconds() {
@@ -41,6 +44,61 @@ async fn an_observer_that_reads_too_slowly_learns_how_many_calls_it_has_missed()
     assert_eq!(live.message().await, Some(json!({ "missed": 76 })));
     for _ in 0..1024 {
         assert_eq!(live.message().await.unwrap()["id"], id);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_of_the_audit_log_learns_how_many_records_it_has_missed() {
+    let log = "[audit]\nfile = \"audit.jsonl\"\narguments = true\narguments_size = \"128KiB\"\n";
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).toml(log).start().await;
+    let trail = gateway.running.gateway.audit.clone();
+    let written = || trail.overview().map_or(0, |log| log.written);
+    let before = written();
+    let mut live = watch(&gateway.operator(), "/audit/live").await;
+    assert_eq!(live.piece().await, Some(Piece::Comment));
+    // The gateway runs in this thread: it sends nothing meanwhile.
+    for _ in 0..1024 + 76 {
+        trail.record_operation(&OperationRecord {
+            operation: AuditOperation::Reload { before: "aa", after: None, losses: 0 },
+            actor: OperationActor::Gateway,
+            address: None,
+            outcome: OperationOutcome::Ok,
+            reason: None,
+        });
+    }
+    let begun = Instant::now();
+    while written() < before + 1024 + 76 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", trail.overview());
+        std::thread::yield_now();
+    }
+    assert_eq!(live.message().await, Some(json!({ "missed": 76 })));
+    for _ in 0..1024 {
+        assert_eq!(live.message().await.unwrap()["operation"], "reload");
+    }
+    // A record that is too large for observers counts as missed.
+    let large = json!({ "text": "x".repeat(100_000) });
+    gateway.modern().call("s__echo", large).await.text();
+    assert_eq!(live.message().await, Some(json!({ "missed": 1 })));
+}
+
+#[tokio::test]
+async fn an_operator_who_loses_the_role_stops_reading_the_log_and_the_audit_log() {
+    let upstream = Upstream::modern().await;
+    let audit = "[audit]\nfile = \"audit.jsonl\"\n";
+    let with = |key: &str, role: &str| with_operator(&upstream, key, role).toml(audit);
+    for (key, role) in [("acts-key", "viewer"), ("new-key", "operator")] {
+        let gateway = with("acts-key", "operator").start().await;
+        let operator = gateway.remote_operator().key("acts-key");
+        let mut streams =
+            [watch(&operator, "/log/live").await, watch(&operator, "/audit/live").await];
+        assert_eq!(gateway.reload(with(key, role)).await, ReloadOutcome::Applied);
+        for live in &mut streams {
+            // The record of the reload itself may come before the end.
+            while let Some(record) = live.message().await {
+                assert_eq!(record["operation"], "reload", "{record}");
+            }
+        }
     }
 }
 
