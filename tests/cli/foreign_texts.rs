@@ -344,7 +344,8 @@ fn in_lists_of_tools_and_reports() {
     assert!(json.contains("\\u009b\\u202e\\nFORGED"), "{json}");
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.jsonl");
-    std::fs::write(&log, "").unwrap();
+    let record = "{\"time\":\"2026-11-01T00:00:00Z\",\"event\":\"list\"}\n";
+    std::fs::write(&log, record).unwrap();
     let report = ["report", "--log", log.to_str().unwrap()];
     let text = shown(listing(silent), &report, FAILURE);
     has(&text, &["tool", "silent", "reason"]);

@@ -120,8 +120,8 @@ fn pending_definitions_are_compared_and_decided() {
     .unwrap();
     let mut gateway = Process::start_with(folder, &config, &[]);
     gateway.ready(&["s", "t"]);
+    let config = gateway.config().display().to_string();
     let pin = |args: &[&str]| {
-        let config = gateway.config().display().to_string();
         trunkline(&[&["pin"], args, &["--json", "-c", &config]].concat())
     };
     let pending = || {
