@@ -11,7 +11,7 @@ pub(super) use examples::*;
 pub(crate) use exit_codes::FailureExit;
 pub(crate) use name_or_file::{NAME_OR_FILE, NameAndFile, NameOrFile};
 
-use name_or_file::named_twice;
+use name_or_file::describe_repeated_file;
 use std::fmt::Write as _;
 
 use clap::builder::StyledStr;
@@ -62,7 +62,7 @@ pub(super) fn parse_command_line() -> Cli {
     let mut command = grouped_command();
     let mut matches = command.get_matches_mut();
     if let Some(named) = find_file_named_twice(&matches) {
-        command.error(ErrorKind::ArgumentConflict, named_twice(&named)).exit();
+        command.error(ErrorKind::ArgumentConflict, describe_repeated_file(&named)).exit();
     }
     Cli::from_arg_matches_mut(&mut matches)
         .unwrap_or_else(|fault| fault.format(&mut command).exit())

@@ -56,7 +56,7 @@ impl NameOrFile {
         let word = second.to_str().map_or_else(|| Ok(Self::File(second.to_owned())), read)?;
         match (first, word) {
             (Some(Self::File(file)), Self::Name(name)) => Ok((Some(name), Some(file.clone()))),
-            (Some(Self::File(file)), Self::File(_)) => Err(named_twice(&file.display())),
+            (Some(Self::File(file)), Self::File(_)) => Err(describe_repeated_file(&file.display())),
             (Some(Self::Name(first)), Self::Name(second)) => Err(format!(
                 "{first:?} and {second:?} are read as names, and one is expected: a file with such a \
                  name is written with its folder, ./{second}"
@@ -83,7 +83,7 @@ impl NameOrFile {
 pub(crate) type NameAndFile = (Option<String>, Option<PathBuf>);
 
 /// Describes a configuration that is named more than once.
-pub(crate) fn named_twice(file: &dyn std::fmt::Display) -> String {
+pub(crate) fn describe_repeated_file(file: &dyn std::fmt::Display) -> String {
     format!("the configuration is named twice: as FILE \"{file}\", and once more")
 }
 
