@@ -14,7 +14,7 @@ use super::poll_for;
 /// A Redis server on a port of its own, which ends with the test.
 pub struct RedisServer {
     child: Child,
-    port: u16,
+    pub port: u16,
     _folder: TempDir,
 }
 
@@ -27,7 +27,7 @@ impl RedisServer {
     }
 
     /// Starts a server; `None` if another process has taken the port meanwhile.
-    async fn try_start(port: u16, folder: &Path) -> Option<StartedRedis> {
+    pub async fn try_start(port: u16, folder: &Path) -> Option<StartedRedis> {
         let mut child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
             .arg(port.to_string())
@@ -63,13 +63,13 @@ impl RedisServer {
     }
 }
 
-struct StartedRedis {
+pub struct StartedRedis {
     child: Child,
     port: u16,
 }
 
 impl StartedRedis {
-    fn map_folder(self, folder: TempDir) -> RedisServer {
+    pub fn map_folder(self, folder: TempDir) -> RedisServer {
         RedisServer { child: self.child, port: self.port, _folder: folder }
     }
 }
