@@ -21,6 +21,8 @@ pub struct ClusterStatus {
     pub store_error: Option<String>,
     /// True while the store cannot be used for rates: `cluster.degrade` decides about them.
     pub degraded: bool,
+    /// Number of Legacy sessions of this replica that another one can revive, or soon can.
+    pub recorded_sessions: usize,
     /// The other replicas.
     pub replicas: Vec<ReplicaStatus>,
     /// Further replicas, which this one ignores because of their clocks.
@@ -61,6 +63,7 @@ impl ClusterStatus {
             renewed_at: view.renewed_at.map(time),
             store_error: view.store_error.map(|error| escape_controls(&error)),
             degraded: view.degraded,
+            recorded_sessions: view.sessions,
             replicas: view.replicas.into_iter().map(|it| ReplicaStatus::of(it, now)).collect(),
             skewed: view.skewed.into_iter().map(SkewedReplicaStatus::of).collect(),
         }

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
+use tokio::time::{Instant, Interval, timeout};
 
+use super::lease::{LeaseClock, LeaseStart, LeaseStatus};
 use super::peer_link::PeerLinkSettings;
 use super::{ClusterStore, ClusterStoreError, PeerLink, ReplicaId, STORE_TIMEOUT, StoredValue};
 use crate::clock;
@@ -27,7 +29,16 @@ pub(super) struct Membership {
     store: Arc<dyn ClusterStore>,
     links: PeerLinkSettings,
     counts: ClusterCounts,
+    lease: LeaseClock,
     table: Mutex<ReplicaTable>,
+    /// Held by one renewal at a time.
+    renewing: AsyncMutex<()>,
+    /// The last reading besides renewals, and its success. Held while there is one.
+    reading: AsyncMutex<Option<(Instant, bool)>>,
+    /// Asks for a renewal before its time.
+    hurry: Notify,
+    /// Counts attempts to renew the lease.
+    attempts: watch::Sender<u64>,
 }
 
 /// The keys of records, and the replica that they are for.
@@ -111,7 +122,12 @@ impl Membership {
             store,
             links,
             counts: ClusterCounts::default(),
+            lease: LeaseClock::default(),
             table: Mutex::default(),
+            renewing: AsyncMutex::default(),
+            reading: AsyncMutex::default(),
+            hurry: Notify::new(),
+            attempts: watch::Sender::new(0),
         }
     }
 
@@ -120,26 +136,32 @@ impl Membership {
         Self { counts, ..self }
     }
 
-    /// Renews the lease and reads the others' at an interval, forever.
-    pub(super) async fn keep_lease(&self, digest: impl Fn() -> String) {
-        let mut every = interval(RENEWAL_INTERVAL);
-        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            every.tick().await;
-            self.renew(digest()).await;
+    /// Waits until the next renewal is due, or needed.
+    pub(super) async fn renewal_due(&self, every: &mut Interval) {
+        tokio::select! {
+            _ = every.tick() => {}
+            () = self.hurry.notified() => {}
         }
     }
 
-    /// Renews the lease and reads the others' once. Without the store, the known replicas stay: their
-    /// connections show if they are gone.
-    pub(super) async fn renew(&self, digest: String) {
+    /// Renews the lease and reads the others' once. Returns the start of the new lease, which the
+    /// caller confirms. Without the store, the known replicas stay: their connections show if they are
+    /// gone.
+    pub(super) async fn renew(&self, digest: String) -> Option<LeaseStart> {
+        let _renewing = self.renewing.lock().await;
+        if self.lease.state() == LeaseStatus::Left {
+            return None;
+        }
         self.table.lock().digest.clone_from(&digest);
+        let start = LeaseStart::now();
         let renewed = timeout(STORE_TIMEOUT, self.access_store(digest)).await;
         let renewed = renewed.unwrap_or(Err(ClusterStoreError::Timeout));
         match renewed {
             Ok(values) => {
                 let mut table = self.table.lock();
+                table.count_reading();
                 self.update(&mut table, &values);
+                table.replicas.retain(|_, replica| replica.missed <= MAX_MISSED);
                 if table.store_error.take().is_some() {
                     tracing::info!("the store of the replicas can be reached again");
                 }
@@ -147,9 +169,56 @@ impl Membership {
                 if table.skewed.is_empty() {
                     table.skew_faults.clear();
                 }
+                Some(start)
             }
-            Err(error) => self.note_fault(&error),
+            Err(error) => {
+                self.note_fault(&error);
+                None
+            }
         }
+    }
+
+    /// Notes that the lease is valid from `start` on.
+    pub(super) fn confirm(&self, start: LeaseStart) {
+        self.lease.extend(start);
+    }
+
+    /// Notes the end of an attempt to renew the lease.
+    pub(super) fn note_attempt(&self) {
+        self.attempts.send_modify(|count| *count += 1);
+    }
+
+    /// Returns the state of the lease.
+    pub(super) fn lease(&self) -> LeaseStatus {
+        self.lease.state()
+    }
+
+    /// Returns true if the last access to the store failed.
+    pub(super) fn is_store_failing(&self) -> bool {
+        self.table.lock().store_error.is_some()
+    }
+
+    /// Renews the lease at once, and waits for the end of the attempt.
+    pub(super) async fn hurry_renewal(&self) {
+        let mut attempts = self.attempts.subscribe();
+        self.hurry.notify_one();
+        let _ = timeout(STORE_TIMEOUT + STORE_TIMEOUT, attempts.changed()).await;
+    }
+
+    /// Reads the leases of the others. Requests share one reading, and one of the last second.
+    pub(super) async fn refresh(&self) -> Result<(), ClusterStoreError> {
+        let mut last = self.reading.lock().await;
+        let recent = |at: Instant| clock::now().saturating_duration_since(at) < REFRESH_INTERVAL;
+        if let Some((_, succeeded)) = last.filter(|(at, _)| recent(*at)) {
+            return if succeeded { Ok(()) } else { Err(ClusterStoreError::Timeout) };
+        }
+        let listing = self.store.list(REPLICA_COLLECTION, MAX_REPLICAS);
+        let listed = timeout(STORE_TIMEOUT, listing).await;
+        let listed = listed.unwrap_or(Err(ClusterStoreError::Timeout));
+        *last = Some((clock::now(), listed.is_ok()));
+        let values = listed.inspect_err(|error| self.note_fault(error))?;
+        self.update(&mut self.table.lock(), &values);
+        Ok(())
     }
 
     async fn access_store(&self, digest: String) -> Result<Vec<StoredValue>, ClusterStoreError> {
@@ -178,9 +247,6 @@ impl Membership {
     /// Takes over the records that were read. A replica that is missing stays for as long as its lease
     /// would: a store that was emptied knows nothing, and its replicas are alive.
     fn update(&self, table: &mut ReplicaTable, values: &[StoredValue]) {
-        for replica in table.replicas.values_mut() {
-            replica.missed += 1;
-        }
         table.skewed.clear();
         let now = clock::wall_now();
         for value in values {
@@ -207,7 +273,6 @@ impl Membership {
                 }
             }
         }
-        table.replicas.retain(|_, replica| replica.missed <= MAX_MISSED);
     }
 
     fn note_fault(&self, error: &ClusterStoreError) {
@@ -222,8 +287,10 @@ impl Membership {
         table.store_error = Some(text);
     }
 
-    /// Removes the lease.
+    /// Removes the lease, for good.
     pub(super) async fn leave(&self) {
+        self.lease.leave();
+        let _renewing = self.renewing.lock().await;
         let name = self.id.to_string();
         let removal = self.store.remove(REPLICA_COLLECTION, &name);
         let removed =
@@ -256,6 +323,7 @@ impl Membership {
             store_error: table.store_error.clone(),
             renewed_at: table.renewed_at,
             degraded: false,
+            sessions: 0,
             replicas,
             skewed: table.skewed.clone(),
         }
@@ -263,6 +331,12 @@ impl Membership {
 }
 
 impl ReplicaTable {
+    fn count_reading(&mut self) {
+        for replica in self.replicas.values_mut() {
+            replica.missed += 1;
+        }
+    }
+
     /// Notes a replica whose record is ignored for its time. The store removes records when their
     /// lease is over, so a record that is there and seems old has the time of another clock.
     fn note_skew(&mut self, id: ReplicaId, record: &ReplicaRecord, now: SystemTime) {
@@ -319,6 +393,8 @@ pub const LEASE_TIME: Duration = Duration::from_secs(10);
 pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 /// The most that the clocks of two replicas may differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(5);
+/// Time in which the leases are read at most once besides renewals.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Readings without a replica after which it is gone: together as long as a lease.
 const MAX_MISSED: u32 = 3;
 /// The subject of the log's lines about clocks.
@@ -326,172 +402,9 @@ const SKEW_SUBJECT: &str = "the clocks of the replicas";
 /// The most replicas that are read.
 const MAX_REPLICAS: usize = 256;
 /// The name of the collection in the store.
-const REPLICA_COLLECTION: &str = "replicas";
+pub(super) const REPLICA_COLLECTION: &str = "replicas";
 /// The end of the year 9999, in milliseconds since 1970.
 const MAX_MILLIS: u64 = 253_402_300_799_000;
 
 #[cfg(test)]
-mod tests {
-    use tokio::runtime::Handle;
-
-    use super::super::MemoryStore;
-    use super::*;
-
-    fn member(number: u8, key: &str, store: &Arc<MemoryStore>) -> Membership {
-        let records = Sealer::new(b"test", [key.as_bytes()]).unwrap();
-        let keys = MembershipKeys { records, id: ReplicaId::new([number; 8]) };
-        let advertise = PeerHost::parse(&format!("127.0.0.1:{}", 7000 + u16::from(number)));
-        let links = PeerLinkSettings { tls: Arc::default(), runtime: Handle::current() };
-        Membership::new(advertise.unwrap(), keys, Arc::clone(store) as _, links)
-    }
-
-    fn known(member: &Membership) -> Vec<String> {
-        member.view().replicas.iter().map(|replica| replica.address.clone()).collect()
-    }
-
-    #[tokio::test]
-    async fn replicas_with_the_same_keys_see_each_other_until_one_leaves() {
-        let store = Arc::new(MemoryStore::default());
-        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
-        let stranger = member(3, "other", &store);
-        for member in [&one, &two, &stranger, &one] {
-            member.renew("digest".into()).await;
-        }
-        assert_eq!([known(&one), known(&two)], [["127.0.0.1:7002"], ["127.0.0.1:7001"]]);
-        assert!(known(&stranger).is_empty(), "its keys open no record");
-        assert!(one.view().replicas[0].same_configuration);
-        two.renew("digest".into()).await;
-        one.renew("changed".into()).await;
-        assert!(!one.view().replicas[0].same_configuration);
-        two.leave().await;
-        for reading in 0..=MAX_MISSED {
-            assert_eq!(known(&one).len(), 1, "reading {reading}");
-            one.renew("changed".into()).await;
-        }
-        assert!(known(&one).is_empty());
-        assert!(one.link(two.id).is_none());
-    }
-
-    #[tokio::test]
-    async fn an_old_record_and_that_of_another_name_are_ignored() {
-        let store = Arc::new(MemoryStore::default());
-        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
-        two.renew(String::new()).await;
-        let sealed = store.list(REPLICA_COLLECTION, 9).await.unwrap().remove(0).bytes;
-        // A store that returns the record of one replica for another.
-        store
-            .put(REPLICA_COLLECTION, &ReplicaId::new([5; 8]).to_string(), sealed, LEASE_TIME)
-            .await
-            .unwrap();
-        let old = |seconds| ReplicaRecord {
-            advertise: "127.0.0.1:7009".into(),
-            started: 0,
-            renewed: unix_millis(clock::wall_now() - Duration::from_secs(seconds)),
-            renewals: 1,
-            digest: String::new(),
-        };
-        for (number, seconds) in [(6, 14), (7, 20)] {
-            let name = ReplicaId::new([number; 8]).to_string();
-            let sealed = old(seconds).seal(&two.records, &name).unwrap();
-            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
-        }
-        one.renew(String::new()).await;
-        assert_eq!(known(&one), ["127.0.0.1:7002", "127.0.0.1:7009"]);
-        let ids: Vec<_> = one.view().replicas.iter().map(|replica| replica.id).collect();
-        assert_eq!(ids, [ReplicaId::new([2; 8]), ReplicaId::new([6; 8])]);
-    }
-
-    #[tokio::test]
-    async fn a_replica_with_another_time_is_ignored_and_reported() {
-        let store = Arc::new(MemoryStore::default());
-        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
-        let now = clock::wall_now();
-        let put = async |number: u8, renewed: SystemTime| {
-            let record = ReplicaRecord {
-                advertise: format!("127.0.0.1:700{number}"),
-                started: 0,
-                renewed: unix_millis(renewed),
-                renewals: 1,
-                digest: String::new(),
-            };
-            let name = ReplicaId::new([number; 8]).to_string();
-            let sealed = record.seal(&two.records, &name).unwrap();
-            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
-        };
-        let minute = Duration::from_mins(1);
-        put(5, now + minute).await;
-        put(6, now - minute).await;
-        put(7, now + CLOCK_SKEW / 2).await;
-        one.renew(String::new()).await;
-        assert_eq!(known(&one), ["127.0.0.1:7007"]);
-        let skewed = one.view().skewed;
-        let found: Vec<_> = skewed.iter().map(|it| (&*it.address, it.ahead)).collect();
-        let [(fast, ahead), (slow, behind)] = found[..] else { panic!("{found:?}") };
-        assert_eq!([fast, slow], ["127.0.0.1:7005", "127.0.0.1:7006"]);
-        assert!((55..=60).contains(&ahead) && (-65..=-60).contains(&behind), "{found:?}");
-        let repeated = || one.table.lock().skew_faults.note_about(SKEW_SUBJECT, "", clock::now());
-        assert_eq!(repeated(), None, "it was logged");
-        // Its clock was set.
-        put(5, clock::wall_now()).await;
-        put(6, clock::wall_now()).await;
-        one.renew(String::new()).await;
-        assert!(one.view().skewed.is_empty() && repeated().is_some());
-        assert_eq!(known(&one).len(), 3);
-    }
-
-    #[tokio::test]
-    async fn an_older_record_of_a_known_replica_is_ignored() {
-        let store = Arc::new(MemoryStore::default());
-        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
-        two.renew("old".into()).await;
-        let older = store.list(REPLICA_COLLECTION, 9).await.unwrap().remove(0);
-        two.renew("new".into()).await;
-        one.renew("new".into()).await;
-        store.put(REPLICA_COLLECTION, &older.name, older.bytes, LEASE_TIME).await.unwrap();
-        one.renew("new".into()).await;
-        assert!(one.view().replicas[0].same_configuration);
-    }
-
-    #[tokio::test]
-    async fn a_limited_number_of_replicas_is_read() {
-        let store = Arc::new(MemoryStore::default());
-        let one = member(1, "shared", &store);
-        for number in 0..MAX_REPLICAS as u64 + 9 {
-            let record = ReplicaRecord {
-                advertise: "127.0.0.1:7009".into(),
-                started: 0,
-                renewed: unix_millis(clock::wall_now()),
-                renewals: 1,
-                digest: String::new(),
-            };
-            let name = ReplicaId::new((number << 8).to_be_bytes()).to_string();
-            let sealed = record.seal(&one.records, &name).unwrap();
-            store.put(REPLICA_COLLECTION, &name, sealed, LEASE_TIME).await.unwrap();
-        }
-        one.renew(String::new()).await;
-        assert_eq!(known(&one).len(), MAX_REPLICAS);
-    }
-
-    #[tokio::test]
-    async fn a_replica_is_kept_while_the_store_fails_or_forgets() {
-        let store = Arc::new(MemoryStore::default());
-        let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
-        two.renew(String::new()).await;
-        one.renew(String::new()).await;
-        store.fail(true);
-        for _ in 0..10 {
-            one.renew(String::new()).await;
-        }
-        assert_eq!(known(&one), ["127.0.0.1:7002"]);
-        assert!(one.view().store_error.is_some());
-        store.fail(false);
-        store.clear();
-        one.renew(String::new()).await;
-        assert_eq!((known(&one).len(), one.view().store_error), (1, None));
-        two.renew(String::new()).await;
-        for _ in 0..3 {
-            one.renew(String::new()).await;
-        }
-        assert_eq!(known(&one), ["127.0.0.1:7002"]);
-    }
-}
+mod tests;

@@ -6,19 +6,24 @@
 //! ([`PeerLink`]), with an [`Envelope`] that names the client. The replicas find each other
 //! through leases in a store ([`membership`]). A call at its owner accesses no store,
 //! except for shared limits ([`shared_rates`], [`shared_quotas`]), a consent that is used once
-//! ([`UsedItems`]), and grants ([`sealed_records`]).
+//! ([`UsedItems`]), and grants ([`sealed_records`]). The store has a record of each session
+//! ([`SessionRecords`]), from which another replica revives it when its owner is gone
+//! ([`session_places`]).
 //!
 //! This module knows neither MCP nor authentication, which the owner repeats: `downstream` decides
 //! which requests are forwarded, and `listener` accepts those of other replicas. Without `[cluster]`
 //! nothing here exists.
 
 mod envelope;
+mod lease;
 mod membership;
 mod nonces;
 mod peer_link;
 mod replica_id;
 mod sealed_records;
 mod session_ids;
+mod session_places;
+mod session_records;
 mod shared_quotas;
 mod shared_rates;
 mod store;
@@ -32,32 +37,41 @@ use http::Response;
 use hyper::body::Incoming;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use trunkline_https::TlsSetupError;
 
 use crate::call::{Endpoint, Principal};
 use crate::clock;
-use crate::config::{ClusterConfig, Secret};
+use crate::config::{ClusterConfig, DegradeChoice, Secret};
 use crate::crypto::{SealError, Sealer, random_bytes};
 use crate::oauth::SharedRecords;
-use crate::telemetry::metrics::{ClusterCounts, ForwardResult};
+use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult};
 
 use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
 use peer_link::{PeerLinkSettings, PeerTls};
 use sealed_records::{SHARED_RECORD_PURPOSE, SealedRecords};
 use session_ids::SessionIds;
+use session_places::KnownPlaces;
+use session_records::SessionRecordParts;
 use shared_rates::SharedRateParts;
 
 pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownCredentials};
+pub use lease::LeaseStatus;
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
+pub use session_places::{SessionPlace, SessionTurn};
+pub use session_records::{
+    ClaimOutcome, ClaimedSession, FoundSession, MAX_SESSION_STATE, RecordedSessions, SessionKey,
+    SessionRecord, SessionRecords,
+};
 pub use shared_quotas::{QuotaLease, QuotaRefusal, SharedQuota, SharedQuotas};
 pub use shared_rates::SharedRates;
 pub use store::{
     ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, PermitDemand, PermitGrant,
     PermitStore, QuotaDemand, QuotaGrant, QuotaStore, RecordChange, RecordKey, RecordStore,
-    RedisStore, StoredValue,
+    RecordVersion, RedisStore, SessionStore, SessionWrite, SessionWritten, StoredValue,
 };
 pub use used_items::{SingleUseItem, SpendRefusal, SpentItem, UsedItems};
 
@@ -90,6 +104,9 @@ pub struct Cluster {
     shared_quotas: Arc<SharedQuotas>,
     used_items: Arc<UsedItems>,
     records: Arc<SealedRecords>,
+    session_records: SessionRecords,
+    places: KnownPlaces,
+    degrade: DegradeChoice,
     counts: ClusterCounts,
     tls: PeerTls,
 }
@@ -106,17 +123,6 @@ pub struct ClusterParts<'a> {
     pub counts: ClusterCounts,
 }
 
-/// The owner of a session, a parked call or a kept result.
-#[derive(Debug)]
-pub enum SessionOwner {
-    /// This replica, or the id is of none.
-    Here,
-    /// Another replica.
-    Replica(Arc<PeerLink>),
-    /// Another replica, which is gone.
-    Gone,
-}
-
 /// The cluster, as operators see it.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
@@ -130,6 +136,8 @@ pub struct ClusterView {
     pub renewed_at: Option<SystemTime>,
     /// True while the store cannot be used for rates.
     pub degraded: bool,
+    /// Number of sessions that this replica owns and records.
+    pub sessions: usize,
     /// The other replicas.
     pub replicas: Vec<ReplicaView>,
     /// Further ones, which are ignored because of their clocks.
@@ -161,6 +169,12 @@ impl Cluster {
             counts: parts.counts.clone(),
         });
         let records = sealer(SHARED_RECORD_PURPOSE)?;
+        let session_records = SessionRecordParts {
+            own: id,
+            sealer: sealer(SESSION_RECORD_PURPOSE)?,
+            store: Arc::clone(&parts.store),
+            counts: parts.counts.clone(),
+        };
         let membership = Membership::new(settings.advertise.clone(), keys, parts.store, links)
             .counting(parts.counts.clone());
         Ok(Arc::new(Self {
@@ -173,6 +187,9 @@ impl Cluster {
             used_items: Arc::new(UsedItems::new(Arc::clone(&shared_rates))),
             records: Arc::new(SealedRecords::new(Arc::clone(&shared_rates), records)),
             shared_rates,
+            session_records: SessionRecords::new(session_records),
+            places: KnownPlaces::default(),
+            degrade: settings.degrade,
             counts: parts.counts,
             tls,
         }))
@@ -208,16 +225,48 @@ impl Cluster {
         self.id
     }
 
-    /// Renews the lease and reads the other replicas until it is dropped. `digest` returns the digest
-    /// of the running configuration.
+    /// Renews the lease, reads the other replicas and records sessions until it is dropped. `digest`
+    /// returns the digest of the running configuration.
     pub async fn keep_lease(self: Arc<Self>, digest: impl Fn() -> String + Send) {
-        self.membership.keep_lease(digest).await;
+        tokio::join!(self.keep_renewing(digest), self.session_records.keep());
     }
 
-    /// Removes the lease: other replicas forward nothing any more. Returns unused calls of quotas.
+    async fn keep_renewing(&self, digest: impl Fn() -> String + Send) {
+        let mut every = interval(RENEWAL_INTERVAL);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.membership.renewal_due(&mut every).await;
+            self.renew_lease(digest()).await;
+        }
+    }
+
+    /// Renews the lease once. After a gap, another replica may have revived sessions of this one: they
+    /// end before the lease counts.
+    async fn renew_lease(&self, digest: String) {
+        let was_failing = self.membership.is_store_failing();
+        if let Some(start) = self.membership.renew(digest).await {
+            // Asked after the reply: the store may have received this lease when the last one was over.
+            let has_gap = was_failing || self.membership.lease() == LeaseStatus::Lapsed;
+            if !has_gap || self.session_records.verify().await.is_ok() {
+                self.membership.confirm(start);
+            }
+        }
+        self.membership.note_attempt();
+    }
+
+    /// Hands the sessions over: records their last changes and removes the lease, so that the other
+    /// replicas revive them. Calls in progress go on.
+    pub async fn hand_over(&self) {
+        let _ = timeout(STORE_TIMEOUT, self.session_records.write_changes()).await;
+        self.membership.leave().await;
+    }
+
+    /// Returns unused calls of quotas, and removes the lease.
     pub async fn leave(&self) {
         self.shared_quotas.return_unused().await;
-        self.membership.leave().await;
+        if self.membership.lease() != LeaseStatus::Left {
+            self.hand_over().await;
+        }
     }
 
     /// Creates the id of a session that this replica owns.
@@ -232,26 +281,10 @@ impl Cluster {
         self.session_ids.create(principal, endpoint)
     }
 
-    /// Returns the owner of the session with this id. An id of another principal or endpoint does not
-    /// open: it has no owner elsewhere, and no session here.
-    pub fn find_owner(&self, id: &str, principal: &Principal, endpoint: &Endpoint) -> SessionOwner {
-        match self.session_ids.owner_of(id, principal, endpoint) {
-            Some(owner) => self.find_replica(owner),
-            None => SessionOwner::Here,
-        }
-    }
-
-    /// Returns the replica with this id, which a parked call or a kept result names.
-    pub fn find_replica(&self, id: ReplicaId) -> SessionOwner {
-        if id == self.id {
-            return SessionOwner::Here;
-        }
-        self.membership.link(id).map_or(SessionOwner::Gone, SessionOwner::Replica)
-    }
-
-    /// Counts a request for a session of a replica that is gone.
-    pub fn count_lost(&self) {
-        self.counts.count_forwarded(ForwardResult::OwnerGone);
+    /// Returns the other replica with this id, which a parked call or a kept result names; `None` if it
+    /// is this one, or gone.
+    pub fn find_replica(&self, id: ReplicaId) -> Option<Arc<PeerLink>> {
+        (id != self.id).then(|| self.membership.link(id)).flatten()
     }
 
     /// Forwards a request to the owner of its session, with the envelope in its header. Dropping the
@@ -306,6 +339,11 @@ impl Cluster {
         Ok(envelope)
     }
 
+    /// Counts an event in the life of a session of a lost replica.
+    pub fn count_revival(&self, result: RevivalResult) {
+        self.counts.count_revival(result);
+    }
+
     /// Counts a refused request at the address for replicas.
     pub fn count_refused(&self) {
         self.counts.count_forwarded(ForwardResult::Refused);
@@ -313,7 +351,11 @@ impl Cluster {
 
     /// Returns the cluster as operators see it.
     pub fn view(&self) -> ClusterView {
-        ClusterView { degraded: self.shared_rates.is_degraded(), ..self.membership.view() }
+        ClusterView {
+            degraded: self.shared_rates.is_degraded(),
+            sessions: self.session_records.len(),
+            ..self.membership.view()
+        }
     }
 }
 
@@ -322,6 +364,7 @@ pub const ENVELOPE_PURPOSE: &[u8] = b"trunkline forwarded request";
 /// Purposes of the other keys.
 const RECORD_PURPOSE: &[u8] = b"trunkline replica record";
 const SESSION_PURPOSE: &[u8] = b"trunkline session id";
+const SESSION_RECORD_PURPOSE: &[u8] = b"trunkline session record";
 
 /// Time limit of one access to the store.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(2);

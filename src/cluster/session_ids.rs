@@ -54,7 +54,7 @@ impl SessionIds {
 }
 
 /// Writes a principal and an endpoint in a form that no other pair has.
-fn bind(principal: &Principal, endpoint: &Endpoint) -> Vec<u8> {
+pub(super) fn bind(principal: &Principal, endpoint: &Endpoint) -> Vec<u8> {
     let kind = match principal {
         Principal::Anonymous => b'a',
         Principal::Client(_) => b'c',

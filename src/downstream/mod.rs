@@ -225,12 +225,19 @@ impl McpService {
         }
     }
 
-    /// Provides the permits of rates that replicas share, unless another replica counts the request.
+    /// Provides the permits of rates that replicas share, unless another replica may count the request.
     async fn prepare_rates(&self, head: &Parts, from: &RequestSender) {
         let is_counted_here = head.method == HttpMethod::POST
             && self.cluster.is_some()
-            && !self.is_counted_elsewhere(&head.headers, &from.caller);
+            && !self.is_counted_later(&head.headers, &from.caller);
         if is_counted_here {
+            self.prepare_permits(head, from).await;
+        }
+    }
+
+    /// Provides the permits of shared rates for a request that is answered here.
+    async fn prepare_permits(&self, head: &Parts, from: &RequestSender) {
+        if head.method == HttpMethod::POST {
             let (who, address) = (from.caller.principal(), from.peer.addr.ip());
             if let Some(prepared) = from.snapshot.policy.prepare_request(who, address) {
                 prepared.await;
@@ -272,9 +279,11 @@ impl McpService {
         from: RequestSender,
     ) -> PendingResponse {
         // Before anything is counted: the owner counts it.
-        let elsewhere = self.session_elsewhere(&head, &from.caller);
-        match elsewhere.or_else(|| self.continued_elsewhere(&head, &body, &from)) {
-            Some(owner) => self.forward(owner, (head, body), from),
+        if let Some(cluster) = self.needs_placement(&head.headers, &from.caller) {
+            return self.place_and_answer(cluster, (head, body), from);
+        }
+        match self.continued_elsewhere(&head, &body, &from) {
+            Some(replica) => self.continue_at(replica, (head, body), from),
             None => self.answer_here(head, body, from),
         }
     }

@@ -379,10 +379,15 @@ impl Running {
         self.report.draining();
         let stopping = clock::now();
         self.switch.start(within);
+        // Clients go on at other replicas while calls in flight complete here.
+        let handed_over = self.replica.as_ref().map(replicas::RunningReplica::hand_over);
         if let Some(clients) = self.client_listener {
             let _ = clients.await;
         }
         if let Some(replica) = self.replica {
+            if let Some(handed_over) = handed_over {
+                let _ = handed_over.await;
+            }
             replica.leave().await;
         }
         self.gateway.snapshots.stop().await;

@@ -10,7 +10,7 @@ use tokio::time::advance;
 use super::super::shared_quotas::{MAX_LEASES, QuotaRefusal, SharedQuota, SharedQuotas};
 use super::super::store::{
     MemoryStore, PermitDemand, PermitStore, QuotaDemand, QuotaStore, RecordChange, RecordKey,
-    RecordStore, StoredValue,
+    RecordStore, RecordVersion, SessionStore, SessionWrite, SessionWritten, StoredValue,
 };
 use super::super::{ClusterStore, ClusterStoreError};
 use super::*;
@@ -207,6 +207,24 @@ impl RecordStore for NonsenseStore {
         _change: RecordChange<'_>,
     ) -> Result<bool, ClusterStoreError> {
         Ok(false)
+    }
+}
+
+#[async_trait]
+impl SessionStore for NonsenseStore {
+    async fn write_sessions(
+        &self,
+        _writes: &[SessionWrite],
+    ) -> Result<Vec<SessionWritten>, ClusterStoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn prolong_sessions(
+        &self,
+        _names: &[String],
+        _lifetime: Duration,
+    ) -> Result<Vec<Option<RecordVersion>>, ClusterStoreError> {
+        Ok(Vec::new())
     }
 }
 

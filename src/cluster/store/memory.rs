@@ -46,6 +46,12 @@ impl MemoryStore {
         self.records.lock().clear();
     }
 
+    /// Returns true if there is a value whose lease is not over.
+    pub(super) fn has_value(&self, collection: &str, name: &str) -> bool {
+        let key = (collection.to_owned(), name.to_owned());
+        self.values.lock().get(&key).is_some_and(|value| value.until > clock::now())
+    }
+
     pub(super) fn access(&self) -> Result<(), ClusterStoreError> {
         if self.fails.load(Relaxed) { Err(ClusterStoreError::Timeout) } else { Ok(()) }
     }

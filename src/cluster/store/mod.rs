@@ -1,4 +1,5 @@
-//! The store that replicas share: collections of small values with leases, rates, quotas, and records.
+//! The store that replicas share: collections of small values with leases, rates, quotas, and
+//! records.
 //!
 //! One trait with two implementations: a Redis or Valkey server, and memory for tests and models. A
 //! value is sealed by its user ([`membership`](super::membership)); names are random, or digests, so
@@ -9,6 +10,7 @@ mod permits;
 mod quotas;
 mod records;
 mod redis;
+mod sessions;
 
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
 pub use self::quotas::{QuotaDemand, QuotaGrant, QuotaStore};
 pub use self::records::{MAX_RECORD_BYTES, RecordChange, RecordKey, RecordStore};
 pub use self::redis::RedisStore;
+pub(super) use self::sessions::{MAX_SESSION_RECORD, session_key, version_of};
+pub use self::sessions::{RecordVersion, SessionStore, SessionWrite, SessionWritten};
 
 /// A value of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,9 @@ pub enum ClusterStoreError {
     /// The reply is none that the command has.
     #[error("it sent an impossible reply")]
     Reply,
+    /// This replica has no lease, which a write needs.
+    #[error("this replica has no lease")]
+    NoLease,
     /// A value cannot be sealed.
     #[error("a value could not be sealed")]
     Seal,
@@ -51,7 +58,7 @@ pub enum ClusterStoreError {
 
 /// The store.
 #[async_trait]
-pub trait ClusterStore: PermitStore + QuotaStore + RecordStore {
+pub trait ClusterStore: PermitStore + QuotaStore + SessionStore {
     /// Writes a value that expires after the lease.
     async fn put(
         &self,

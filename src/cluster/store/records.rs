@@ -131,13 +131,13 @@ impl RecordStore for MemoryStore {
 /// A record in memory.
 #[derive(Debug)]
 pub(super) struct StoredRecord {
-    bytes: Vec<u8>,
-    until: Option<tokio::time::Instant>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) until: Option<tokio::time::Instant>,
 }
 
 impl StoredRecord {
     /// Returns the value unless it has expired.
-    fn current(&self) -> Option<&Vec<u8>> {
+    pub(super) fn current(&self) -> Option<&Vec<u8>> {
         self.until.is_none_or(|until| until > clock::now()).then_some(&self.bytes)
     }
 }

@@ -4,31 +4,38 @@
 //! the parked call, sealed, and the URI of a kept result names the one that keeps it. All others are
 //! answered where they arrive.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method as HttpMethod;
 use http::request::Parts;
 use memchr::memmem;
 
 use crate::call::Params;
-use crate::cluster::SessionOwner;
+use crate::cluster::{Cluster, PeerLink};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era, Method, ProtocolVersion};
 use crate::pipeline::{KEPT_RESULT_SCHEME, StateSender};
 
 use super::ForwardedHere;
-use super::forward::SessionElsewhere;
 use crate::downstream::McpService;
 use crate::downstream::access::caller::RequestSender;
+use crate::downstream::requests::dispatch::PendingResponse;
+
+/// The replica where a Modern request goes on.
+pub(crate) struct ContinuedAt {
+    cluster: Arc<Cluster>,
+    replica: Arc<PeerLink>,
+}
 
 impl McpService {
-    /// Returns the other replica where a Modern request goes on; `None` if it is answered here. A
-    /// request whose replica is gone gets the same answer as one that came too late.
+    /// Returns the other replica where a Modern request goes on; `None` if it is answered here.
     pub(crate) fn continued_elsewhere(
         &self,
         head: &Parts,
         body: &Bytes,
         from: &RequestSender,
-    ) -> Option<SessionElsewhere> {
+    ) -> Option<ContinuedAt> {
         let cluster = self.cluster.as_ref()?;
         let is_candidate = is_modern_post(head)
             && head.extensions.get::<ForwardedHere>().is_none()
@@ -45,10 +52,25 @@ impl McpService {
         let sender =
             StateSender { principal: from.caller.principal(), endpoint: from.caller.endpoint() };
         let replica = self.gateway.find_replica(sender, &Method::parse(&method), &params)?;
-        match cluster.find_replica(replica) {
-            SessionOwner::Here | SessionOwner::Gone => None,
-            SessionOwner::Replica(owner) => Some(SessionElsewhere::new(cluster, owner)),
-        }
+        let replica = cluster.find_replica(replica)?;
+        Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
+    }
+
+    /// Forwards a request to the replica where it goes on. If that is gone, the request is answered here
+    /// like one that comes too late.
+    pub(crate) fn continue_at(
+        self: Arc<Self>,
+        at: ContinuedAt,
+        request: (Parts, Bytes),
+        from: RequestSender,
+    ) -> PendingResponse {
+        Box::pin(async move {
+            let (head, body) = request;
+            match self.forward(&at.cluster, &at.replica, (&head, &body), &from).await {
+                Some(response) => response,
+                None => self.answer_here(head, body, from).await,
+            }
+        })
     }
 }
 

@@ -5,119 +5,72 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method as HttpMethod, header};
+use http::{HeaderMap, HeaderName, Method as HttpMethod, Response, StatusCode, header};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 
 use crate::call::{Drain, Failure};
 use crate::cluster::{
-    Cluster, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionOwner, ShownCredentials,
+    Cluster, Envelope, ForwardedRequest, PeerLink, RequestLine, ShownCredentials,
 };
 use crate::identity::{API_KEY, ClientCertificate};
 use crate::mcp::{self, Era, ProtocolVersion};
 use crate::shares::Share;
 use crate::text::error_chain;
 
-use super::ForwardedHere;
 use super::bounds::head_patience;
 use super::continuation::is_modern_post;
-use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
-use crate::downstream::requests::dispatch::PendingResponse;
+use crate::downstream::access::caller::RequestSender;
 use crate::downstream::responses::body::BrokenBodyError;
 use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
 
-/// A session, call or result of another replica.
-pub(crate) struct SessionElsewhere {
-    cluster: Arc<Cluster>,
-    owner: Arc<PeerLink>,
-}
-
-impl SessionElsewhere {
-    pub(super) fn new(cluster: &Arc<Cluster>, owner: Arc<PeerLink>) -> Self {
-        Self { cluster: Arc::clone(cluster), owner }
-    }
-}
-
 impl McpService {
-    /// Returns the other replica that owns the session of a request. A Modern request has no session,
-    /// and one that another replica has forwarded is not forwarded again.
-    pub(crate) fn session_elsewhere(
+    /// Forwards a request to the replica that should have its session. Returns `None` if the replica
+    /// cannot be reached or does not have the session: then the request was not served.
+    pub(super) async fn forward(
         &self,
-        head: &Parts,
-        caller: &VerifiedCaller,
-    ) -> Option<SessionElsewhere> {
-        let cluster = self.cluster.as_ref()?;
-        if head.extensions.get::<ForwardedHere>().is_some() {
-            return None;
-        }
-        let id = session_id(&head.headers)?;
-        match cluster.find_owner(id, caller.principal(), caller.endpoint()) {
-            SessionOwner::Here => None,
-            SessionOwner::Gone => {
-                cluster.count_lost();
+        cluster: &Cluster,
+        owner: &PeerLink,
+        request: (&Parts, &Bytes),
+        from: &RequestSender,
+    ) -> Option<Response<Body>> {
+        let (head, body) = request;
+        let place = match self.take_place(owner, head, from) {
+            Ok(place) => place,
+            Err(failure) => return Some(response::refusal(None, &failure)),
+        };
+        let envelope = seal_in(head, body, from);
+        let patience = head_patience(head, from);
+        let forwarded = ForwardedRequest { head: head.clone(), body: body.clone(), patience };
+        match cluster.forward(owner, forwarded, envelope).await {
+            Ok(response) if response.status() == StatusCode::MISDIRECTED_REQUEST => None,
+            Ok(response) => {
+                let ends = (head.method == HttpMethod::GET).then(|| self.drain.clone());
+                Some(response.map(|body| stream_body(body, ends, place)))
+            }
+            Err(error) if error.was_sent() => {
+                tracing::debug!(
+                    owner = %owner.id(),
+                    error = error_chain(&error),
+                    "a forwarded request was not answered"
+                );
+                Some(response::refusal(None, &Failure::ReplicaLost))
+            }
+            Err(error) => {
+                tracing::debug!(
+                    owner = %owner.id(),
+                    error = error_chain(&error),
+                    "the replica of a session cannot be reached"
+                );
                 None
             }
-            SessionOwner::Replica(owner) => Some(SessionElsewhere::new(cluster, owner)),
         }
-    }
-
-    /// Returns true if another replica owns the session of a request, and counts it towards the rates.
-    pub(crate) fn is_counted_elsewhere(
-        &self,
-        headers: &HeaderMap,
-        caller: &VerifiedCaller,
-    ) -> bool {
-        let (Some(cluster), Some(id)) = (&self.cluster, session_id(headers)) else { return false };
-        let owner = cluster.find_owner(id, caller.principal(), caller.endpoint());
-        matches!(owner, SessionOwner::Replica(_))
-    }
-
-    /// Forwards a request, and answers it here if its owner is gone: then its session is lost.
-    pub(crate) fn forward(
-        self: Arc<Self>,
-        to: SessionElsewhere,
-        request: (Parts, Bytes),
-        from: RequestSender,
-    ) -> PendingResponse {
-        Box::pin(async move {
-            let (head, body) = request;
-            let place = match self.take_place(&to.owner, &head, &from) {
-                Ok(place) => place,
-                Err(failure) => return response::refusal(None, &failure),
-            };
-            let envelope = seal_in(&head, &body, &from);
-            let patience = head_patience(&head, &from);
-            let forwarded = ForwardedRequest { head: head.clone(), body: body.clone(), patience };
-            match to.cluster.forward(&to.owner, forwarded, envelope).await {
-                Ok(response) => {
-                    let ends = (head.method == HttpMethod::GET).then(|| self.drain.clone());
-                    response.map(|body| stream_body(body, ends, place))
-                }
-                Err(error) if error.was_sent() => {
-                    tracing::debug!(
-                        owner = %to.owner.id(),
-                        error = error_chain(&error),
-                        "a forwarded request was not answered"
-                    );
-                    response::refusal(None, &Failure::ReplicaLost)
-                }
-                Err(error) => {
-                    tracing::debug!(
-                        owner = %to.owner.id(),
-                        error = error_chain(&error),
-                        "a session is lost with its replica"
-                    );
-                    drop(place);
-                    self.answer_here(head, body, from).await
-                }
-            }
-        })
     }
 }
 
 /// Returns the session that a request names. A duplicate header is refused later.
-fn session_id(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     let id = mcp::header::single_value(headers, &mcp::header::SESSION_ID).ok()??;
     let version = mcp::header::text_value(headers, &mcp::header::PROTOCOL_VERSION);
     let version = version.and_then(ProtocolVersion::parse);

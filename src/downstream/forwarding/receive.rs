@@ -13,6 +13,7 @@ use crate::cluster::{Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestL
 use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
 
+use super::placement::misdirected;
 use crate::downstream::access::caller::{Refused, Unauthenticated, profile_of, refusal};
 use crate::downstream::responses::response;
 use crate::downstream::{Authenticated, Body, McpService};
@@ -158,6 +159,8 @@ fn refuse(fault: EnvelopeFault, failure: &Failure) -> Response<Body> {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
         }
+        // The replica that it is for was at this address before this one.
+        EnvelopeFault::OtherTarget => misdirected(),
         EnvelopeFault::OtherPrincipal
         | EnvelopeFault::OtherBody
         | EnvelopeFault::UntrustedCertificate => of_known_peer(forbidden()),
@@ -192,6 +195,7 @@ mod tests {
     fn too_many_forwarded_requests_are_refused_for_a_while_and_others_for_good() {
         for (fault, status, retry_after, closes) in [
             (EnvelopeFault::TooMany, 503, Some("5"), false),
+            (EnvelopeFault::OtherTarget, 421, None, false),
             (EnvelopeFault::Replayed, 403, None, true),
             (EnvelopeFault::Absent, 403, None, true),
             (EnvelopeFault::Forged, 403, None, true),

@@ -105,7 +105,8 @@ impl McpService {
                 return None;
             }
             Ok(Frame::Response { id, response }) => {
-                session.responded(id.as_ref(), response);
+                // A response has no answer of its own in a batch.
+                let _ = session.responded(id.as_ref(), response);
                 return None;
             }
             Err(fault) => {

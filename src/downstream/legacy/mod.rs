@@ -2,11 +2,14 @@
 
 mod batch;
 mod call;
+mod inherited_state;
 mod outbox;
 mod registry;
 mod resumption;
+mod revival;
 mod server_requests;
 mod session;
+mod session_state;
 mod session_stream;
 
 pub(super) use call::LegacyCall;
@@ -14,6 +17,7 @@ pub(super) use outbox::{Piece, ReplayStart};
 pub use registry::SessionOverview;
 pub(super) use registry::{Sessions, unguessable};
 pub(super) use resumption::{ResumingSession, answer_resumable};
+pub(super) use revival::session_key;
 pub(super) use session::ClientSession;
 
 use std::sync::Arc;
@@ -50,12 +54,14 @@ impl McpService {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            let introduced = self.initialize(id, params.clone(), posted, wants);
-            return answered(introduced.unwrap_or_else(|failure| {
-                let refused = RefusedMessage::of_posted(posted, Some(&frame));
-                self.log_refused_message(&refused, &failure);
-                response::refusal(Some(id), &failure)
-            }));
+            return match self.initialize(id, params.clone(), posted, wants) {
+                Ok((response, session)) => self.record_session(session, response),
+                Err(failure) => {
+                    let refused = RefusedMessage::of_posted(posted, Some(&frame));
+                    self.log_refused_message(&refused, &failure);
+                    answered(response::refusal(Some(id), &failure))
+                }
+            };
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -74,8 +80,10 @@ impl McpService {
                 answered(response::empty(StatusCode::ACCEPTED))
             }
             Frame::Response { id, response } => {
-                session.responded(id.as_ref(), response);
-                answered(response::empty(StatusCode::ACCEPTED))
+                answered(match session.responded(id.as_ref(), response) {
+                    Ok(()) => response::empty(StatusCode::ACCEPTED),
+                    Err(failure) => response::refusal(None, &failure),
+                })
             }
         }
     }
@@ -99,7 +107,7 @@ impl McpService {
         params: Option<Payload>,
         posted: &Posted,
         wants: AcceptedForm,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<(Response<Body>, Arc<ClientSession>), Failure> {
         let client = read_introduction(params)?;
         let session = self.sessions.open(client, posted.caller.clone(), posted.address())?;
         let context = in_session(&session, posted, Meta::default());
@@ -112,7 +120,23 @@ impl McpService {
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(header::SESSION_ID, value);
         }
-        Ok(response)
+        Ok((response, session))
+    }
+
+    /// Answers `initialize` when other replicas can revive the session.
+    fn record_session(
+        &self,
+        session: Arc<ClientSession>,
+        response: Response<Body>,
+    ) -> PendingResponse {
+        if self.cluster.is_none() {
+            return answered(response);
+        }
+        let sessions = Arc::clone(&self.sessions);
+        Box::pin(async move {
+            sessions.record(&session).await;
+            response
+        })
     }
 
     fn serve_legacy(
@@ -146,10 +170,12 @@ impl McpService {
         let done = match method {
             Method::ResourcesSubscribe => {
                 let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
+                let sessions = Arc::clone(&self.sessions);
                 return Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
                         Ok(SubscribeAnswer::Subscribed) => {
+                            sessions.note_change(&session);
                             response::result(&id, EMPTY_RESULT, wants)
                         }
                         Ok(SubscribeAnswer::RefusedByServer(error)) => {
@@ -184,9 +210,14 @@ impl McpService {
             Method::Ping => Ok(()),
             Method::ResourcesUnsubscribe => params
                 .uri()
-                .map(|uri| session.subscriber().unsubscribe(uri))
+                .map(|uri| {
+                    session.unsubscribe(uri);
+                    self.sessions.note_change(session);
+                })
                 .ok_or_else(uri_missing),
-            Method::SetLevel => set_level(session, &params),
+            Method::SetLevel => {
+                set_level(session, &params).inspect(|()| self.sessions.note_change(session))
+            }
             other => {
                 let method = clip(other.as_str(), 128).to_owned();
                 Err(Failure::MethodNotFound { method })

@@ -17,8 +17,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
 use futures_util::Stream;
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::value::RawValue;
 
 use crate::call::Failure;
 use crate::clock;
@@ -87,9 +89,23 @@ pub(super) struct OutboxBounds {
     pub(super) all: usize,
     /// Bytes of all streams at present.
     pub(super) held: Arc<AtomicUsize>,
+    /// Naming of requests in event ids.
+    pub(super) naming: RequestNaming,
+}
+
+/// Naming of the request that a stream answers in its event ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestNaming {
+    /// It is not named.
+    Never,
+    /// It is named, so that another replica can tell the client which request was lost with its
+    /// stream.
+    Short,
 }
 
 struct EventLog {
+    /// Names the request in event ids.
+    suffix: Box<str>,
     kept: VecDeque<KeptEvent>,
     /// The size of all kept messages.
     bytes: usize,
@@ -139,6 +155,7 @@ impl Outbox {
         request: Option<Id>,
     ) -> Arc<Self> {
         let log = EventLog {
+            suffix: name_request(bounds.naming, request.as_ref()),
             kept: VecDeque::new(),
             bytes: 0,
             bounds: bounds.clone(),
@@ -270,7 +287,7 @@ impl EventLog {
         key: Option<Box<str>>,
     ) {
         self.newest += 1;
-        let event = event_with(&format!("{stream}-{}", self.newest));
+        let event = event_with(&format!("{stream}-{}{}", self.newest, self.suffix));
         let bytes = event.iter().map(Bytes::len).sum();
         self.bytes += bytes;
         self.bounds.held.fetch_add(bytes, Ordering::Relaxed);
@@ -369,7 +386,8 @@ impl OutboxReader {
     /// Returns the event that opens a connection: a client that has seen no other event can resume
     /// from here.
     pub(super) fn priming(&self, retry: Duration) -> Bytes {
-        let id = format!("{}-{}.{}", self.outbox.stream, self.cursor, self.number);
+        let (stream, suffix) = (self.outbox.stream, self.outbox.log().suffix.clone());
+        let id = format!("{stream}-{}.{}{suffix}", self.cursor, self.number);
         sse::priming(&id, Some(retry))
     }
 
@@ -428,7 +446,8 @@ pub(super) struct EventId {
 }
 
 impl EventId {
-    /// Parses `STREAM-NUMBER`, or `STREAM-NUMBER.CONNECTION` of a priming event.
+    /// Parses `STREAM-NUMBER`, or `STREAM-NUMBER.CONNECTION` of a priming event. The name of a request
+    /// may follow.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         let number = number.split_once('.').map_or(number, |(number, _)| number);
@@ -436,6 +455,27 @@ impl EventId {
     }
 }
 
+/// Returns the suffix of event ids that names a request; empty for a long one.
+fn name_request(naming: RequestNaming, request: Option<&Id>) -> Box<str> {
+    let request = request.filter(|_| naming == RequestNaming::Short);
+    match request.map(Id::raw).filter(|raw| raw.len() <= MAX_NAMED_REQUEST) {
+        Some(raw) => format!("{REQUEST_MARK}{}", BASE64URL_NOPAD.encode(raw)).into(),
+        None => Box::default(),
+    }
+}
+
+/// Returns the request that an event id names.
+pub(super) fn named_request(event: &str) -> Option<Id> {
+    let (_, encoded) = event.split_once(REQUEST_MARK)?;
+    let source = Bytes::from(BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?);
+    let raw: &RawValue = serde_json::from_slice(&source).ok()?;
+    Id::read(&source, raw)
+}
+
+/// Introduces the name of a request in an event id.
+const REQUEST_MARK: &str = ".r";
+/// The most bytes of a request's id that event ids repeat.
+const MAX_NAMED_REQUEST: usize = 64;
 /// Limit of the kept messages of one stream.
 const MAX_OUTBOX_MESSAGES: usize = 1024;
 

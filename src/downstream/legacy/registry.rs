@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::call::{Client, Failure, InternalFault, Principal};
 use crate::clock;
@@ -23,7 +23,8 @@ use crate::telemetry::events::{ClientFacts, EventType, LifecycleEvent};
 use crate::text::one_line;
 use crate::upstream::QuestionableSession;
 
-use super::outbox::OutboxBounds;
+use super::outbox::{OutboxBounds, RequestNaming};
+use super::revival::session_key;
 use super::session::{ClientSession, NewSession, SessionActivity};
 use crate::downstream::access::caller::VerifiedCaller;
 
@@ -92,6 +93,10 @@ impl Sessions {
             cluster,
         });
         tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.load_count()));
+        if let Some(cluster) = &sessions.cluster {
+            let recorded: Weak<Self> = Arc::downgrade(&sessions);
+            cluster.session_records().describe_by(recorded);
+        }
         sessions
     }
 
@@ -137,27 +142,73 @@ impl Sessions {
         owner: VerifiedCaller,
         address: IpAddr,
     ) -> Result<Arc<ClientSession>, Failure> {
-        let snapshot = self.gateway.snapshots.load();
-        let limits = &snapshot.config.gateway.limits;
         let holder = Holder::identify(owner.principal(), address);
         let id = self.new_id(&owner)?;
+        let session = self.create(NewSession { id, client, owner, holder, address, generation: 1 });
+        self.admit(&session)?;
+        Ok(session)
+    }
+
+    /// Creates a session that requests do not find yet.
+    pub(super) fn create(&self, opened: NewSession) -> Arc<ClientSession> {
+        let snapshot = self.gateway.snapshots.load();
+        let limits = &snapshot.config.gateway.limits;
+        let naming =
+            if self.cluster.is_some() { RequestNaming::Short } else { RequestNaming::Never };
+        let (each, all, held) = (limits.replay, limits.replay_all, Arc::clone(&self.held));
+        let replay = OutboxBounds { each, all, held, naming };
+        Arc::new(ClientSession::new(opened, replay, &self.gateway))
+    }
+
+    /// Adds a session to the table. At a limit, the session of the same holder that has been idle for
+    /// longest ends.
+    pub(super) fn admit(&self, session: &Arc<ClientSession>) -> Result<(), Failure> {
+        let snapshot = self.gateway.snapshots.load();
+        let limits = &snapshot.config.gateway.limits;
         let mut open = self.lock();
-        let ended = open.make_room(&holder, limits)?;
-        let held = Arc::clone(&self.held);
-        let replay = OutboxBounds { each: limits.replay, all: limits.replay_all, held };
-        let opened = NewSession { id, client, owner, holder, address };
-        let session = ClientSession::new(opened, replay, &self.gateway);
-        let session = Arc::new(session);
-        open.insert(&session);
-        let askable: Arc<dyn QuestionableSession> = Arc::clone(&session) as _;
+        let ended = open.make_room(session.holder(), limits)?;
+        open.insert(session);
+        let askable: Arc<dyn QuestionableSession> = Arc::clone(session) as _;
         self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
         drop(open);
-        self.send_opened(&session);
+        self.send_opened(session);
         if let Some(ended) = ended {
             tracing::debug!("the longest idle session is closed: its client opens too many");
             self.end(&ended);
         }
-        Ok(session)
+        Ok(())
+    }
+
+    /// Records a session that was opened here, for other replicas. Waits briefly until it is in the
+    /// store: from then on, it outlives this replica.
+    pub(super) async fn record(&self, session: &ClientSession) {
+        let Some(cluster) = &self.cluster else { return };
+        let key = session_key(session.id(), session.owner());
+        if let Some(written) = cluster.session_records().keep_session(key) {
+            let _ = timeout(FIRST_RECORD_TIMEOUT, written).await;
+        }
+    }
+
+    /// Notes that the state of a session has changed, for its record.
+    pub(super) fn note_change(&self, session: &ClientSession) {
+        if let Some(cluster) = &self.cluster {
+            cluster.session_records().note_change(session.id());
+        }
+    }
+
+    /// Returns true if this session is open and belongs to `who`. It is no use of the session.
+    pub(crate) fn has(&self, id: &str, who: &VerifiedCaller) -> bool {
+        self.lock().sessions.get(id).is_some_and(|open| open.session.owner().is(who))
+    }
+
+    /// Returns the session with this id, whoever it belongs to.
+    pub(super) fn by_id(&self, id: &str) -> Option<Arc<ClientSession>> {
+        self.lock().sessions.get(id).map(|open| Arc::clone(&open.session))
+    }
+
+    /// Returns the time after which an idle session ends.
+    pub(super) fn idle_time(&self) -> Duration {
+        self.gateway.snapshots.load().config.gateway.limits.session_idle
     }
 
     /// Creates an unguessable id, which names this replica if there are several.
@@ -218,6 +269,9 @@ impl Sessions {
     }
 
     fn end(&self, session: &ClientSession) {
+        if let Some(cluster) = &self.cluster {
+            cluster.session_records().remove_session(session.id());
+        }
         self.gateway.client_left(session.id());
         let lasted = session.end();
         self.gateway.metrics.record_session(lasted);
@@ -381,6 +435,8 @@ const BUSY_SESSION_TIME: Duration = Duration::from_secs(1);
 /// Interval of the search for idle sessions.
 const IDLE_SESSION_SWEEP: Duration = Duration::from_secs(5);
 
+/// Longest wait of `initialize` for the session's record in the store.
+const FIRST_RECORD_TIMEOUT: Duration = Duration::from_millis(250);
 /// Bytes of the digest that identifies a session to operators.
 const SESSION_DIGEST_BYTES: usize = 8;
 /// Limit of the characters of a client's software and its version.

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use async_stream::stream;
 use bytes::Bytes;
+use futures_util::future::ready;
+use futures_util::stream::once;
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::call::RequestFault;
+use crate::call::{Failure, RequestFault};
 use crate::codec::sse;
 use crate::downstream::access::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::responses::body::frames;
 use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
-use crate::jsonrpc::Id;
+use crate::jsonrpc::{self, Id};
 
-use super::outbox::{EventId, Outbox, OutboxReader, ReplayStart, Sent, Source};
+use super::outbox::{EventId, Outbox, OutboxReader, ReplayStart, Sent, Source, named_request};
 use super::session::ClientSession;
 
 impl McpService {
@@ -30,6 +32,13 @@ impl McpService {
         caller: &VerifiedCaller,
     ) -> Response<Body> {
         let id = last.to_str().ok().and_then(EventId::parse);
+        if id.is_some_and(|id| session.inherited().has_event(id)) {
+            if let Some(request) = last.to_str().ok().and_then(named_request) {
+                return answer_lost(&request);
+            }
+            // Its messages were lost with its owner: the client goes on from now.
+            return self.open_session_stream(session, ReplayStart::Unsent, caller);
+        }
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
             return response::refuse_request(StatusCode::BAD_REQUEST, RequestFault::UnknownEvent);
         };
@@ -58,6 +67,14 @@ pub(crate) fn answer_resumable(
 ) -> Response<Body> {
     let outbox = resuming.session.open_stream(source, request);
     connect(resuming, &outbox, ReplayStart::Unsent, keep_alive)
+}
+
+/// Answers a call that was lost with an earlier owner of its session, on the stream that its client
+/// resumes.
+fn answer_lost(request: &Id) -> Response<Body> {
+    let error = jsonrpc::error(Some(request), &Failure::ReplicaLost.to_error());
+    let event = sse::message_with(&error, None, None);
+    response::with_events(Body::stream(once(ready(event))))
 }
 
 /// Opens a connection to a stream of a session from `start` on, for as long as its client has

@@ -28,6 +28,7 @@ use crate::snapshot::{Digests, Snapshots};
 use crate::telemetry::metrics::Entered;
 use crate::upstream::{ListPatience, QuestionableSession};
 
+use super::inherited_state::InheritedState;
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
 use crate::downstream::access::caller::VerifiedCaller;
 
@@ -59,6 +60,8 @@ pub(crate) struct ClientSession {
     list_patience: ListPatience,
     /// The resources that the client has subscribed to.
     subscriber: Subscriber,
+    /// The part that a revived session has from its earlier owners.
+    inherited: InheritedState,
     /// Minimum level of log messages, once the client has set it.
     log: AtomicU8,
     /// Messages outside of calls, for the GET stream.
@@ -90,11 +93,15 @@ pub(super) struct NewSession {
     pub(super) owner: VerifiedCaller,
     pub(super) holder: Holder,
     pub(super) address: IpAddr,
+    /// Number of the replicas that have had it, with this one.
+    pub(super) generation: u64,
 }
 
 impl ClientSession {
     pub(super) fn new(opened: NewSession, replay: OutboxBounds, gateway: &Gateway) -> Self {
-        let NewSession { id, client, owner, holder, address } = opened;
+        let NewSession { id, client, owner, holder, address, generation } = opened;
+        let inherited = InheritedState::new(generation);
+        let first_number = inherited.first_number();
         Self {
             id,
             owner,
@@ -106,13 +113,14 @@ impl ClientSession {
             requested: AtomicBool::new(false),
             calls: Mutex::default(),
             awaited: Mutex::default(),
-            asked: AtomicU64::new(0),
+            asked: AtomicU64::new(first_number),
             listening: AtomicUsize::new(0),
             introduced: OnceLock::new(),
             list_patience: ListPatience::default(),
             subscriber: Subscriber::default(),
+            inherited,
             log: AtomicU8::new(NO_LOG_LEVEL),
-            outbox: Outbox::new(SESSION_STREAM, &replay),
+            outbox: Outbox::new(first_number, &replay),
             streams: Mutex::default(),
             sent_results: Arc::default(),
             replay,
@@ -172,13 +180,30 @@ impl ClientSession {
     }
 
     /// Passes a client's answer on. Answers without a request are ignored.
-    pub(super) fn responded(&self, id: Option<&Id>, response: Response) {
-        let Some(number) = id.and_then(Id::as_number) else { return };
+    ///
+    /// # Errors
+    /// [`Failure::ReplicaLost`] if the request was of an earlier owner: its call has ended with it.
+    pub(super) fn responded(&self, id: Option<&Id>, response: Response) -> Result<(), Failure> {
+        let Some(number) = id.and_then(Id::as_number) else { return Ok(()) };
         let awaited = self.awaited().remove(&number);
         if let Some(answers) = awaited {
             // The channel has room for all open requests of a call.
             let _ = answers.try_send((number, response));
+        } else if self.inherited.has_request(number) {
+            return Err(Failure::ReplicaLost);
         }
+        Ok(())
+    }
+
+    /// Returns the part that a revived session has from its earlier owners.
+    pub(super) fn inherited(&self) -> &InheritedState {
+        &self.inherited
+    }
+
+    /// Ends the subscription to a resource, if there is one.
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        self.inherited.settle(uri);
+        self.subscriber.unsubscribe(uri);
     }
 
     fn awaited(&self) -> MutexGuard<'_, BTreeMap<u64, mpsc::Sender<(u64, Response)>>> {
@@ -272,7 +297,7 @@ impl ClientSession {
     pub(super) fn open_stream(&self, source: Source, request: Id) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
-        let stream = SESSION_STREAM + streams.opened;
+        let stream = self.inherited.first_number() + streams.opened;
         let outbox = Outbox::fed(stream, &self.replay, source, request);
         let mut left = 0;
         let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
@@ -471,7 +496,5 @@ impl Drop for RegisteredCall {
 
 /// The client has set no log level.
 const NO_LOG_LEVEL: u8 = u8::MAX;
-/// The number of the stream outside of calls.
-const SESSION_STREAM: u64 = 0;
 /// Limit of pending questions beyond which the client gets no more of them outside of its calls.
 const MAX_AWAITED_QUESTIONS: usize = 128;

@@ -66,7 +66,7 @@ impl<'a> BodyBudget<'a> {
     /// Legacy session, a request over the rate is refused before its body is read.
     fn count_request(&self) -> Result<Option<CountedEarly>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
-        if self.mcp.is_counted_elsewhere(self.headers, caller) {
+        if self.mcp.is_counted_later(self.headers, caller) {
             return Ok(None);
         }
         let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());

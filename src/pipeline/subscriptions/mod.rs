@@ -83,6 +83,16 @@ impl Subscriber {
         self.forget(&AskedTopic::Resource(uri.to_owned()));
     }
 
+    /// Returns the URIs of the resources with subscriptions.
+    pub fn resources(&self) -> Vec<String> {
+        let subscribed = self.subscribed();
+        let uris = subscribed.keys().filter_map(|asked| match asked {
+            AskedTopic::Resource(uri) => Some(uri.clone()),
+            AskedTopic::Task(_) | AskedTopic::Unknown(_) => None,
+        });
+        uris.collect()
+    }
+
     fn forget(&self, asked: &AskedTopic) {
         let held = self.subscribed().remove(asked);
         drop(held);

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use trunkline::call::{Endpoint, PeerAddress, Principal};
 use trunkline::cluster::{
-    Cluster, ENVELOPE_HEADER, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionOwner,
+    Cluster, ENVELOPE_HEADER, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionKey,
 };
 
 use super::envelopes::{Owner, replica};
@@ -98,11 +98,8 @@ async fn the_connection_has_room_for_large_bodies_of_many_requests() {
 async fn link(from: &Cluster, to: &Cluster) -> Arc<PeerLink> {
     let (principal, endpoint) = (Principal::Anonymous, Endpoint::default());
     let session = to.new_session_id(&principal, &endpoint).unwrap();
-    poll_for(async || match from.find_owner(&session, &principal, &endpoint) {
-        SessionOwner::Replica(link) => Some(link),
-        SessionOwner::Here | SessionOwner::Gone => None,
-    })
-    .await
+    let key = SessionKey { id: &session, principal: &principal, endpoint: &endpoint };
+    poll_for(async || from.known_place(key, None)).await
 }
 
 /// Forwards a GET.

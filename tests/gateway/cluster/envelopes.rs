@@ -113,7 +113,6 @@ async fn only_a_valid_envelope_is_served_and_only_once() {
         ("forged", Some(foreign.seal(&keys("another key")).unwrap()), "/mcp", PING),
         ("expired", Some(sealed(at(unix_now() - second * 16, 3))), "/mcp", PING),
         ("from the future", Some(sealed(at(unix_now() + second * 6, 4))), "/mcp", PING),
-        ("retargeted", Some(sealed(retargeted)), "/mcp", PING),
         ("another path", Some(owner.seal(owner.envelope(), 8)), "/mcp?servers=s", PING),
         ("another body", Some(owner.seal(owner.envelope(), 9)), "/mcp", "{}"),
     ];
@@ -121,7 +120,9 @@ async fn only_a_valid_envelope_is_served_and_only_once() {
     for (name, envelope, path, body) in cases {
         assert_eq!(owner.send(path, body, envelope.as_deref()).await, 403, "{name}");
     }
-    assert_eq!(forwarded(&gateway, "refused").await, count);
+    // The replica of another id that was at this address before.
+    assert_eq!(owner.send("/mcp", PING, Some(&sealed(retargeted))).await, 421);
+    assert_eq!(forwarded(&gateway, "refused").await, count + 1);
     let line = line_with("to cluster.listen is refused").expect("a warning");
     assert!(line.contains("a request from 127.0.0.1"), "{line}");
     // The replica is served all the same.
@@ -166,7 +167,7 @@ async fn a_forwarded_request_is_not_forwarded_again() {
     owner.id = ReplicaId::parse(status["cluster"]["id"].as_str().unwrap()).unwrap();
     owner.address = peer_address(&b).await;
     let sealed = owner.seal(owner.envelope(), 1);
-    assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, 404);
+    assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, 421);
     assert_eq!(forwarded(&b, "answered").await, 0);
     assert_eq!(owner.client.request("ping", json!({})).await.status, 200);
 }

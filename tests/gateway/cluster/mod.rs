@@ -10,6 +10,7 @@ mod grants;
 mod logins;
 mod peers;
 mod rates;
+mod revival;
 mod sessions;
 mod store;
 
@@ -72,4 +73,47 @@ pub async fn forwarded(replica: &Gateway, outcome: &str) -> u64 {
     let line = format!("trunkline_forwarded_requests_total{{outcome=\"{outcome}\"}} ");
     let count = metrics.lines().find_map(|it| it.strip_prefix(&line));
     count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// A way to the store that a test can close: connections through it are cut, and no others are made.
+pub struct StoreGate {
+    port: u16,
+    is_open: tokio::sync::watch::Sender<bool>,
+}
+
+impl StoreGate {
+    pub async fn start(redis: &RedisServer) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, target) = (listener.local_addr().unwrap().port(), redis.port);
+        let is_open = tokio::sync::watch::Sender::new(true);
+        let state = is_open.subscribe();
+        tokio::spawn(async move {
+            while let Ok((mut from, _)) = listener.accept().await {
+                let mut state = state.clone();
+                tokio::spawn(async move {
+                    if !*state.borrow() {
+                        return;
+                    }
+                    let mut to = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
+                        _ = state.wait_for(|is_open| !is_open) => {}
+                    }
+                });
+            }
+        });
+        Self { port, is_open }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn close(&self) {
+        self.is_open.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.is_open.send_replace(true);
+    }
 }

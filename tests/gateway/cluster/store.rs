@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trunkline::cluster::{
-    ClusterStore as _, ClusterStoreError, MAX_RECORD_BYTES, RecordChange, RecordKey,
-    RecordStore as _, RedisStore,
+    ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, RecordChange, RecordKey,
+    RecordStore as _, RedisStore, SessionWrite, SessionWritten,
 };
 use trunkline::config::StoreUrl;
 
@@ -67,4 +67,50 @@ async fn a_record_is_replaced_only_over_the_expected_value() {
     let longer = vec![1; MAX_RECORD_BYTES + 1];
     assert!(store.replace_record(KEY, None, write(&longer, None)).await.unwrap());
     assert!(matches!(store.read_record(KEY).await, Err(ClusterStoreError::Reply)));
+}
+
+#[tokio::test]
+async fn a_session_is_written_under_the_leases_of_both_replicas() {
+    let redis = RedisServer::start().await;
+    let server = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    for store in [&server as &dyn ClusterStore, &MemoryStore::default()] {
+        let name = "5e";
+        let key = RecordKey { collection: "sessions", name };
+        let value = |version: u8| vec![version; 40];
+        let write = |expected: u8, new: u8, lost: Option<&str>| SessionWrite {
+            name: name.into(),
+            expected: (expected > 0).then_some([expected; 12]),
+            bytes: if new > 0 { value(new) } else { Vec::new() },
+            lifetime: LEASE,
+            writer: "aa".into(),
+            lost: lost.map(str::to_owned),
+        };
+        let result = async |write: SessionWrite| store.write_sessions(&[write]).await.unwrap()[0];
+        assert_eq!(result(write(0, 1, None)).await, SessionWritten::NoLease);
+        store.put("replicas", "aa", vec![1], LEASE).await.unwrap();
+        store.put("replicas", "bb", vec![1], LEASE).await.unwrap();
+        assert_eq!(result(write(7, 1, None)).await, SessionWritten::Absent);
+        assert_eq!(result(write(0, 1, None)).await, SessionWritten::Done);
+        assert_eq!(result(write(0, 2, None)).await, SessionWritten::Changed);
+        assert_eq!(result(write(7, 2, None)).await, SessionWritten::Changed);
+        assert_eq!(result(write(1, 2, Some("bb"))).await, SessionWritten::OwnerLives);
+        assert_eq!(store.read_record(key).await.unwrap(), Some(value(1)));
+        store.remove("replicas", "bb").await.unwrap();
+        assert_eq!(result(write(1, 2, Some("bb"))).await, SessionWritten::Done);
+        // Each for itself.
+        let both = [write(1, 3, None), write(2, 3, None)];
+        let both = store.write_sessions(&both).await.unwrap();
+        assert_eq!(both, [SessionWritten::Changed, SessionWritten::Done]);
+        let names = [name.to_owned(), "none".to_owned()];
+        let short = Duration::from_millis(1);
+        let versions = store.prolong_sessions(&names, LEASE).await.unwrap();
+        assert_eq!(versions, [Some([3; 12]), None]);
+        // A removal needs no lease, but the version.
+        store.remove("replicas", "aa").await.unwrap();
+        assert_eq!(result(write(2, 0, None)).await, SessionWritten::Changed);
+        assert_eq!(result(write(3, 4, None)).await, SessionWritten::NoLease);
+        store.prolong_sessions(&names, short).await.unwrap();
+        until_async(async || store.read_record(key).await.unwrap().is_none()).await;
+        assert_eq!(result(write(3, 0, None)).await, SessionWritten::Absent);
+    }
 }

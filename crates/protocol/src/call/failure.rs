@@ -242,6 +242,12 @@ pub enum Failure {
          served: check before you repeat it"
     )]
     ReplicaLost,
+    /// The replica that has the session cannot be reached, and has not been given up yet.
+    #[error(
+        "the gateway replica with this session cannot be reached: try again, another one takes over \
+         shortly"
+    )]
+    ReplicaUnreachable,
     /// The gateway that `trunkline stdio --connect` connects to does not
     /// answer.
     #[error("no response from the gateway: {0}")]
@@ -418,6 +424,7 @@ impl Failure {
             | Self::TooManyStreams { .. }
             | Self::StoreUnavailable
             | Self::Draining
+            | Self::ReplicaUnreachable
             | Self::IssuerUnavailable => Some(Duration::from_secs(1)),
             // The log is tried again at least every 5 seconds.
             Self::AuditUnavailable => Some(Duration::from_secs(5)),

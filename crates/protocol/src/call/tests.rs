@@ -133,7 +133,8 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::AuditUnavailable => Failure::StoreUnavailable,
         Failure::StoreUnavailable => Failure::Draining,
         Failure::Draining => Failure::ReplicaLost,
-        Failure::ReplicaLost => GatewayFault::Transport(ServerFault::Unreachable).into(),
+        Failure::ReplicaLost => Failure::ReplicaUnreachable,
+        Failure::ReplicaUnreachable => GatewayFault::Transport(ServerFault::Unreachable).into(),
         Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
         Failure::ServerDown { .. } => Failure::LoginNeeded {
             server: server(),

@@ -28,15 +28,51 @@ impl ForwardResult {
     }
 }
 
+/// Event in the life of a session of a lost replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RevivalResult {
+    /// This replica has revived it.
+    Revived,
+    /// It could not be revived: no record is left, or a limit is reached.
+    Lost,
+    /// Its owner has a lease but cannot be reached, or the store cannot be.
+    Unreachable,
+    /// Another replica has revived a session of this one.
+    Moved,
+}
+
+impl RevivalResult {
+    /// Returns the value of the label `outcome`.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Revived => "revived",
+            Self::Lost => "lost",
+            Self::Unreachable => "unreachable",
+            Self::Moved => "moved",
+        }
+    }
+}
+
 /// Counters of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterCounts {
     forwarded: Family<[(&'static str, &'static str); 1], Counter>,
     store_errors: Family<[(&'static str, &'static str); 1], Counter>,
     rate_requests: Counter,
+    revivals: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
 impl ClusterCounts {
+    /// Counts an event in the life of a session of a lost replica.
+    pub fn count_revival(&self, result: RevivalResult) {
+        self.revivals.get_or_create(&[("outcome", result.label())]).inc();
+    }
+
+    /// Counts a failed access to the store for a record of a session.
+    pub fn count_session_error(&self) {
+        self.store_errors.get_or_create(&[("store", "sessions")]).inc();
+    }
+
     /// Counts a forwarded request.
     pub fn count_forwarded(&self, result: ForwardResult) {
         self.forwarded.get_or_create(&[("outcome", result.label())]).inc();
@@ -62,7 +98,7 @@ impl ClusterCounts {
         self.rate_requests.clone()
     }
 
-    pub(super) fn families(&self) -> [Family<[(&'static str, &'static str); 1], Counter>; 2] {
-        [self.forwarded.clone(), self.store_errors.clone()]
+    pub(super) fn families(&self) -> [Family<[(&'static str, &'static str); 1], Counter>; 3] {
+        [self.forwarded.clone(), self.store_errors.clone(), self.revivals.clone()]
     }
 }

@@ -46,7 +46,7 @@ use failure_counts::FailureCounts;
 use operation::OperationTable;
 
 pub use audit_counts::{AuditCounts, AuditFate};
-pub use cluster_counts::{ClusterCounts, ForwardResult};
+pub use cluster_counts::{ClusterCounts, ForwardResult, RevivalResult};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use expiry_times::{ExpiryTime, ExpiryTimes};
@@ -399,11 +399,16 @@ impl Metrics {
             "Records of the audit log, and failed attempts to write one, by outcome",
             self.audit.family(),
         );
-        let [forwarded, store_errors] = self.cluster.families();
+        let [forwarded, store_errors, revivals] = self.cluster.families();
         registry.register(
             "trunkline_forwarded_requests",
             "Requests for Legacy sessions of other replicas, by outcome",
             forwarded,
+        );
+        registry.register(
+            "trunkline_session_revivals",
+            "Legacy sessions whose replica is gone, by outcome",
+            revivals,
         );
         registry.register(
             "trunkline_store_errors",

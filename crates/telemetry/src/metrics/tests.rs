@@ -26,6 +26,7 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     metrics.audit_counts().count(AuditFate::Written, 1);
     metrics.cluster_counts().count_forwarded(ForwardResult::Answered);
     metrics.cluster_counts().count_store_error();
+    metrics.cluster_counts().count_revival(RevivalResult::Revived);
     metrics.cluster_counts().count_rate_request();
     metrics.sink_levels().replace(&[sink("audit", None)]);
     metrics.expiry_times().replace(vec![expiry("NAME", 1.0)]);
@@ -233,9 +234,10 @@ const PAGE_TAIL: &str = "
 of a reload `applied`, `unchanged`, `rejected` (it has faults) or `refused` (it weakens protection); of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
 was full) or `given_up` (the receiver did not take it in time); of a record of the [audit log](audit.md) `written`,
 `dropped` (lost for good) or `failed` (one attempt to open the log or to write the record); of a request for a session of
-another [replica](cluster.md) `answered`, `owner_gone` (the session is lost), `broken` (the connection failed before the
-answer) or, at the owner, `refused` (no replica has forwarded it). `store` is `replicas`
-or `rates`. `sink` is `audit`, `events`, or
+another [replica](cluster.md) `answered`, `owner_gone` (it cannot be reached), `broken` (the connection failed before the
+answer) or, at the owner, `refused` (no replica has forwarded it); of a session whose replica is gone `revived` (here),
+`moved` (another replica has revived it), `lost` (it has no record left, or a limit is reached) or `unreachable` (its replica
+has a lease but cannot be reached, or the store cannot be). `store` is `replicas`, `sessions` or `rates`. `sink` is `audit`, `events`, or
 `events_queue` for `events.queue_dir`.
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,

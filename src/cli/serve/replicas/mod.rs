@@ -130,6 +130,12 @@ impl RunningReplica {
         &self.connections
     }
 
+    /// Hands the sessions over to the other replicas.
+    pub(super) fn hand_over(&self) -> JoinHandle<()> {
+        let cluster = Arc::clone(&self.connections.cluster);
+        tokio::spawn(async move { cluster.hand_over().await })
+    }
+
     /// Ends the lease, after the requests that other replicas have forwarded.
     pub(super) async fn leave(self) {
         let _ = self.listener.await;

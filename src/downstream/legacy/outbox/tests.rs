@@ -6,7 +6,7 @@ use crate::clock;
 use super::*;
 
 fn bounds(each: usize) -> OutboxBounds {
-    OutboxBounds { each, all: 10_000, held: Arc::default() }
+    OutboxBounds { each, all: 10_000, held: Arc::default(), naming: RequestNaming::Never }
 }
 
 fn texts(reader: &mut OutboxReader) -> Vec<String> {
@@ -132,7 +132,8 @@ fn event_of(id: &str, data: &str) -> Bytes {
 
 #[test]
 fn the_total_of_all_streams_is_bounded_too() {
-    let bounds = OutboxBounds { each: 1000, all: 200, held: Arc::default() };
+    let bounds =
+        OutboxBounds { each: 1000, all: 200, held: Arc::default(), naming: RequestNaming::Never };
     let held = || bounds.held.load(Ordering::Relaxed);
     let streams: Vec<_> = (0..9).map(|stream| Outbox::new(stream, &bounds)).collect();
     for outbox in &streams {
@@ -166,4 +167,29 @@ async fn unread_answers_are_replaced_when_all_streams_keep_too_much() {
     let kept = said.iter().filter(|texts| texts[0].contains("xxx")).count();
     assert_eq!(kept, 3, "{said:?}");
     assert!(said[7][0].contains("\"id\":8,\"error\""), "{said:?}");
+}
+
+#[tokio::test]
+async fn the_events_of_a_recorded_session_name_the_request_of_their_stream() {
+    let message = |text: &'static str| Piece::Message(Bytes::from_static(text.as_bytes()));
+    let long = format!("\"{}\"", "x".repeat(MAX_NAMED_REQUEST));
+    for (raw, is_named) in [("7", true), (r#""a-b.r-c""#, true), (long.as_str(), false)] {
+        let source = Bytes::copy_from_slice(raw.as_bytes());
+        let id = Id::read(&source, serde_json::from_slice(&source).unwrap()).unwrap();
+        let bounds = OutboxBounds { naming: RequestNaming::Short, ..bounds(1000) };
+        let events = futures_util::stream::iter([message("{}")]);
+        let outbox = Outbox::fed(5, &bounds, Box::pin(events), id.clone());
+        let mut reader = outbox.read(ReplayStart::Unsent);
+        let priming = reader.priming(Duration::from_secs(1));
+        let Some(Sent::Event(event)) = reader.next().await else { panic!("{raw}") };
+        for event in [priming.to_vec(), event.concat()] {
+            let text = String::from_utf8(event).unwrap();
+            let event_id = text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+            assert_eq!(EventId::parse(event_id).unwrap().stream, 5, "{event_id}");
+            assert_eq!(named_request(event_id), is_named.then(|| id.clone()), "{event_id}");
+        }
+    }
+    for event in ["0-1", "0-1.2", "0-1.r", "0-1.r!", "0-1.re30"] {
+        assert_eq!(named_request(event), None, "{event}");
+    }
 }

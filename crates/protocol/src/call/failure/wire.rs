@@ -121,6 +121,9 @@ impl Failure {
             }
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
             Self::ReplicaLost => row(code::SERVER_UNAVAILABLE, 502, Gateway, false, "replica_lost"),
+            Self::ReplicaUnreachable => {
+                row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "replica_unreachable")
+            }
             Self::Unreachable(_) => {
                 row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
             }

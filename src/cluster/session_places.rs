@@ -1,0 +1,210 @@
+//! The place of a session: the replica that has it, or this one if its owner is gone.
+//!
+//! The id of a session names the replica that opened it. A known replica is asked without an access to
+//! the store. Otherwise the record of the session decides: it names the owner, and a session whose owner
+//! has no lease is claimed.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::MutexGuard;
+use tokio::time::Instant;
+
+use super::session_records::{
+    ClaimOutcome, ClaimedSession, FoundSession, SessionKey, SessionRecords,
+};
+use super::{Cluster, ClusterStoreError, LeaseStatus, PeerLink, ReplicaId};
+use crate::clock;
+use crate::config::DegradeChoice;
+
+/// The place of a session that is not here.
+#[derive(Debug)]
+pub enum SessionPlace {
+    /// Another replica has it.
+    Replica(Arc<PeerLink>),
+    /// Its owner was gone: it is this replica's now, which has to open it.
+    Claimed(Box<ClaimedSession>),
+    /// Its owner has a lease, but cannot be reached.
+    Unreachable,
+    /// No replica has it.
+    Lost,
+}
+
+/// Places of sessions that were learned from their records.
+#[derive(Debug)]
+pub(super) struct KnownPlaces {
+    known: Mutex<HashMap<Arc<str>, KnownPlace>>,
+    turns: [tokio::sync::Mutex<()>; TURNS],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum KnownPlace {
+    /// Another replica than the one that the id names.
+    Moved { owner: ReplicaId, generation: u64 },
+    /// There was no record at that time.
+    Lost { at: Instant },
+}
+
+/// The turn of a request to find the place of its session: one for each session at a time.
+#[derive(Debug)]
+pub struct SessionTurn<'a> {
+    _held: MutexGuard<'a, ()>,
+}
+
+impl Default for KnownPlaces {
+    fn default() -> Self {
+        let turns = std::array::from_fn(|_| tokio::sync::Mutex::default());
+        Self { known: Mutex::default(), turns }
+    }
+}
+
+impl KnownPlaces {
+    fn get(&self, id: &str) -> Option<KnownPlace> {
+        self.known.lock().get(id).copied()
+    }
+
+    fn note(&self, id: &str, place: KnownPlace) {
+        let mut known = self.known.lock();
+        if known.len() >= MAX_KNOWN_PLACES && !known.contains_key(id) {
+            // They are read again from the store.
+            known.clear();
+        }
+        known.insert(id.into(), place);
+    }
+
+    /// Notes the owner that a record names. Returns false if a later record was seen: the store has
+    /// returned an old one.
+    fn note_owner(&self, id: &str, found: &FoundSession) -> bool {
+        if let Some(KnownPlace::Moved { generation, .. }) = self.get(id)
+            && found.generation() < generation
+        {
+            return false;
+        }
+        let (owner, generation) = (found.owner(), found.generation());
+        self.note(id, KnownPlace::Moved { owner, generation });
+        true
+    }
+}
+
+impl Cluster {
+    /// Returns the records of this replica's sessions.
+    pub fn session_records(&self) -> &SessionRecords {
+        &self.session_records
+    }
+
+    /// Returns true if an id was created by a replica for this principal and endpoint.
+    pub fn has_session_id(&self, key: SessionKey<'_>) -> bool {
+        self.session_ids.owner_of(key.id, key.principal, key.endpoint).is_some()
+    }
+
+    /// Returns true if this replica may answer for its sessions without asking the store.
+    pub fn holds_lease(&self) -> bool {
+        matches!(self.membership.lease(), LeaseStatus::Held | LeaseStatus::Never)
+    }
+
+    /// Returns the state of the lease, after an attempt to renew it if it has lapsed.
+    pub async fn confirm_lease(&self) -> LeaseStatus {
+        if self.membership.lease() == LeaseStatus::Lapsed && !self.membership.is_store_failing() {
+            self.membership.hurry_renewal().await;
+        }
+        self.membership.lease()
+    }
+
+    /// Returns true if this replica answers for its sessions while the store cannot be reached, and
+    /// others may have revived them.
+    pub fn answers_alone(&self) -> bool {
+        self.degrade == DegradeChoice::Local
+    }
+
+    /// Waits for the turn to find the place of a session.
+    pub async fn take_turn(&self, id: &str) -> SessionTurn<'_> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let index = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
+        // The index is below the length.
+        let turn = self.places.turns.get(index).unwrap_or(&self.places.turns[0]);
+        SessionTurn { _held: turn.lock().await }
+    }
+
+    /// Returns the replica that should have a session, if it is known without the store.
+    pub fn known_place(
+        &self,
+        key: SessionKey<'_>,
+        unreached: Option<ReplicaId>,
+    ) -> Option<Arc<PeerLink>> {
+        let named = self.session_ids.owner_of(key.id, key.principal, key.endpoint)?;
+        let supposed = match self.places.get(key.id) {
+            Some(KnownPlace::Moved { owner, .. }) => owner,
+            _ => named,
+        };
+        self.link_to(supposed, unreached)
+    }
+
+    fn link_to(&self, owner: ReplicaId, unreached: Option<ReplicaId>) -> Option<Arc<PeerLink>> {
+        let is_other = owner != self.id && Some(owner) != unreached;
+        is_other.then(|| self.membership.link(owner)).flatten()
+    }
+
+    /// Finds a session that is not here. `unreached` is a replica that does not have it, or cannot be
+    /// reached. One request at a time for each session: see [`Self::take_turn`].
+    ///
+    /// # Errors
+    /// [`ClusterStoreError`]: the place is not known.
+    pub async fn find_place(
+        &self,
+        key: SessionKey<'_>,
+        unreached: Option<ReplicaId>,
+    ) -> Result<SessionPlace, ClusterStoreError> {
+        if let Some(KnownPlace::Lost { at }) = self.places.get(key.id)
+            && clock::now().saturating_duration_since(at) < LOST_TIME
+        {
+            return Ok(SessionPlace::Lost);
+        }
+        self.membership.refresh().await?;
+        if let Some(link) = self.known_place(key, unreached) {
+            return Ok(SessionPlace::Replica(link));
+        }
+        for _ in 0..MAX_CLAIMS {
+            let Some(found) = self.session_records.find(key).await? else {
+                self.places.note(key.id, KnownPlace::Lost { at: clock::now() });
+                return Ok(SessionPlace::Lost);
+            };
+            if !self.places.note_owner(key.id, &found) {
+                return Err(ClusterStoreError::Reply);
+            }
+            if let Some(link) = self.link_to(found.owner(), unreached) {
+                return Ok(SessionPlace::Replica(link));
+            }
+            // A replica without a lease cannot own a session.
+            if self.confirm_lease().await != LeaseStatus::Held {
+                return Err(ClusterStoreError::NoLease);
+            }
+            match self.session_records.claim(found).await? {
+                ClaimOutcome::Claimed(claimed) => {
+                    let (owner, generation) = (self.id, claimed.generation);
+                    self.places.note(key.id, KnownPlace::Moved { owner, generation });
+                    return Ok(SessionPlace::Claimed(claimed));
+                }
+                ClaimOutcome::OwnerLives => return Ok(SessionPlace::Unreachable),
+                ClaimOutcome::NoLease => return Err(ClusterStoreError::NoLease),
+                ClaimOutcome::Changed => {}
+            }
+        }
+        Ok(SessionPlace::Unreachable)
+    }
+}
+
+/// Attempts to claim a session that other replicas claim, too.
+const MAX_CLAIMS: usize = 3;
+/// Time for which an absent record is not looked for again.
+const LOST_TIME: Duration = Duration::from_secs(1);
+/// Limit of the places that are remembered.
+const MAX_KNOWN_PLACES: usize = 10_000;
+/// Sessions whose places are looked for at a time.
+const TURNS: usize = 64;
+
+#[cfg(test)]
+mod tests;
