@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -113,27 +114,53 @@ impl AuditFilter {
 }
 
 /// The members of a record that a filter compares. The others are not read: a number among them may
-/// have any size.
+/// have any size. A member of another type than expected, as another version or another program may
+/// write it, is absent, and the record is shown all the same.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct FilteredMembers {
+    #[serde(deserialize_with = "read_member")]
     seq: Option<u64>,
+    #[serde(deserialize_with = "read_member")]
     time: Option<Timestamp>,
+    #[serde(deserialize_with = "read_member")]
     id: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     principal: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     actor: Option<RecordedActor>,
+    #[serde(deserialize_with = "read_member")]
     tool: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     native_tool: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     server: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     decision: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     outcome: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     event: Option<String>,
+    #[serde(deserialize_with = "read_member")]
     operation: Option<String>,
 }
 
 /// The actor of an operation.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct RecordedActor {
+    #[serde(deserialize_with = "read_member")]
     name: Option<String>,
+}
+
+/// Reads a member of a record; `None` if it has another type.
+fn read_member<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let written = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(written.get()).ok())
 }
 
 /// The records that an observer has read from the file already, among those that it observes since

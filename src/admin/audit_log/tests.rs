@@ -45,6 +45,35 @@ fn pages_go_back_through_all_files_also_if_they_are_renamed_meanwhile() {
 }
 
 #[test]
+fn a_record_with_an_odd_member_is_shown_and_does_not_match_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [folder.path().join("log")];
+    let odd = [
+        "{\"seq\":1,\"event\":\"call\",\"actor\":\"ann\",\"tool\":\"s__t\"}",
+        "{\"seq\":2,\"event\":\"call\",\"time\":1764547200,\"tool\":\"s__t\"}",
+        "{\"seq\":3,\"event\":\"call\",\"tool\":[\"s__t\"]}",
+        "{\"seq\":4,\"event\":\"call\",\"actor\":{\"name\":7},\"tool\":\"s__t\"}",
+        "{\"seq\":5,\"event\":\"call\",\"server\":\"\\ud800\",\"tool\":\"s__t\"}",
+    ];
+    fs::write(&files[0], format!("{}\n", odd.join("\n"))).unwrap();
+    let wide = PageLimits { records: 9, ..LIMITS };
+    let found = |filter: AuditFilter| {
+        let page = read_page(&files, &filter, None, wide).unwrap();
+        assert_eq!(page.unreadable_lines, 0);
+        numbers(&page)
+    };
+    assert_eq!(found(AuditFilter::default()), [5, 4, 3, 2, 1]);
+    let tool = AuditFilter { tool: Some("s__t".into()), ..AuditFilter::default() };
+    assert_eq!(found(tool), [5, 4, 2, 1]);
+    let client = AuditFilter { client: Some("ann".into()), ..AuditFilter::default() };
+    assert!(found(client).is_empty());
+    // The number of a record may be odd, too.
+    fs::write(&files[0], "{\"seq\":-1,\"event\":\"call\"}\n").unwrap();
+    let page = read_page(&files, &AuditFilter::default(), None, wide).unwrap();
+    assert_eq!((page.records.len(), page.newest, page.unreadable_lines), (1, None, 0));
+}
+
+#[test]
 fn numbers_of_a_record_keep_all_their_digits() {
     let folder = tempfile::tempdir().unwrap();
     let files = [folder.path().join("log")];
