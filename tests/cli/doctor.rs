@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::process::TRUNKLINE;
+use crate::process::{TRUNKLINE, eventually};
 use crate::{DONE, FAILURE, Ran, WRONG_USE, trunkline};
 
 /// Runs the command for a configuration, as a user without configurations of clients.
@@ -72,6 +72,39 @@ fn an_occupied_port_a_missing_program_and_an_expired_key_are_findings_with_their
     has_finding(&ran, "ports", "gateway.listen", "is in use by");
     has_finding(&ran, "runtimes", "servers.s.command", "there is no program");
     has_finding(&ran, "certificates", "clients.ci.keys[0]", "has expired");
+}
+
+#[test]
+fn the_store_of_replicas_is_written_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, peers) = (free(), free());
+    let mut server = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--requirepass", "secret", "--port"])
+        .arg(port.to_string())
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the Debian package redis-server");
+    let config = |password: &str| {
+        FREE.replace("[admin]", "state_keys = [\"a key that all replicas share\"]\n[admin]")
+            + &format!(
+                "[cluster]\nstore = \"redis://:{password}@127.0.0.1:{port}\"\n\
+                 listen = \"127.0.0.1:{peers}\"\nadvertise = \"127.0.0.1:{peers}\"\n"
+            )
+    };
+    eventually("the server answers", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let ran = doctor(folder.path(), &config("secret"), &["--json"]);
+    let found = checks(&ran, "servers");
+    let is_store = |check: &&Value| check["text"].as_str().unwrap().contains("cluster.store");
+    assert_eq!(found.iter().find(is_store).expect("a check")["verdict"], "fine", "{found:?}");
+    let ran = doctor(folder.path(), &config("wrong"), &["--json"]).exits_with(FAILURE);
+    has_finding(&ran, "servers", "cluster.store", "redis://127.0.0.1");
+    assert!(!ran.said().contains("wrong@"), "{}", ran.said());
+    let _ = server.kill();
+    let _ = server.wait();
+    let ran = doctor(folder.path(), &config("secret"), &["--json"]).exits_with(FAILURE);
+    has_finding(&ran, "servers", "cluster.store", "redis://127.0.0.1");
 }
 
 #[test]

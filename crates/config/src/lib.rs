@@ -49,7 +49,7 @@ pub use sections::count_unit::CountUnit;
 pub use sections::definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use sections::gateway::admin::{AdminConfig, AdminRole, SocketPlace};
 pub use sections::gateway::audit::{AuditConfig, DigestChoice};
-pub use sections::gateway::cluster::{ClusterConfig, DegradeChoice, PeerHost, StoreUrl};
+pub use sections::gateway::cluster::{ClusterConfig, DegradeChoice, PeerHost};
 pub use sections::gateway::discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
@@ -58,6 +58,7 @@ pub use sections::gateway::events::EventsConfig;
 pub use sections::gateway::gateway_files::GatewayFiles;
 pub use sections::gateway::naming::{NameCase, NameFormat, NamingChoice};
 pub use sections::gateway::network::{is_own_machine, is_safe_url};
+pub use sections::gateway::store_url::{StoreHost, StoreKind, StoreUrl};
 pub use sections::gateway::vault::VaultConfig;
 pub use sections::gateway::{
     AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,

@@ -232,6 +232,10 @@ fn check_use(
     for key in find_untested_sinks(config) {
         report.note(key, "not tested, as a check uses no network: `serve` reports it");
     }
+    if config.cluster.is_some() {
+        let key = "cluster.store";
+        report.note(key, "not tested, as a check uses no network: `trunkline doctor` tests it");
+    }
     let is_told = |name: &str| faults.iter().any(|fault| fault.key == name);
     for expiry in expiries.iter().filter(|expiry| !is_told(&expiry.name)) {
         if let Some(warning) = expiry.warning(now) {

@@ -17,7 +17,8 @@ use super::providers::{ServerAnswers, check_server_providers};
 use super::report::{CheckArea, DoctorReport};
 use super::server_addresses::{RefusalMeaning, ServerAddress, addresses_of};
 use crate::admin::wall_time;
-use crate::config::{Config, HttpConfig, quote_segment};
+use crate::cluster::RedisStore;
+use crate::config::{Config, HttpConfig, StoreUrl, quote_segment};
 use crate::http_client::HttpClient;
 use crate::identity::Identity;
 use crate::listener::{ListenError, Listener};
@@ -35,7 +36,13 @@ pub(super) fn check(config: &Config, network: NetworkUse, report: &mut DoctorRep
         if let Some(admin) = config.admin.listen {
             check_port("admin.listen", admin, report).await;
         }
+        if let Some(cluster) = &config.cluster {
+            check_port("cluster.listen", cluster.listen, report).await;
+        }
         if network == NetworkUse::Allowed {
+            if let Some(cluster) = &config.cluster {
+                check_store(&cluster.store, report).await;
+            }
             let answers = check_servers(config, report).await;
             check_server_providers(config, &answers, report).await;
             check_issuers(config, report).await;
@@ -137,6 +144,23 @@ fn clock_skew(date: &str, now: Timestamp) -> Option<i64> {
 }
 
 /// Fetches the keys of each issuer.
+/// Checks that the store of the replicas can be written and read.
+async fn check_store(url: &StoreUrl, report: &mut DoctorReport) {
+    let (area, setting, place) = (CheckArea::Servers, "cluster.store", url.place());
+    let probed = match RedisStore::new(url) {
+        Ok(store) => timeout(REQUEST_TIME, store.probe()).await,
+        Err(error) => Ok(Err(error)),
+    };
+    let fault = match probed {
+        Ok(Ok(())) => return report.pass(area, format!("{setting}: {place} can be used")),
+        Ok(Err(error)) => error_chain(&error),
+        Err(_) => no_answer(),
+    };
+    let text = clip(&escape_controls(&format!("{place}: {fault}")), MAX_FAULT).to_owned();
+    let cure = "correct `store`, its user and its password, or the permissions (ACL) of the user";
+    report.find_at(area, setting, text, cure);
+}
+
 async fn check_issuers(config: &Config, report: &mut DoctorReport) {
     let area = CheckArea::Providers;
     let identity = Identity::new(config, &Identity::default());

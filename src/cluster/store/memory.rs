@@ -38,6 +38,12 @@ impl MemoryStore {
         self.fails.store(fails, Relaxed);
     }
 
+    /// Returns the sums of leased calls.
+    #[cfg(test)]
+    pub(crate) fn quotas(&self) -> Vec<i64> {
+        self.quotas.lock().values().copied().collect()
+    }
+
     /// Forgets all values.
     pub fn clear(&self) {
         self.values.lock().clear();
@@ -87,6 +93,7 @@ impl ClusterStore for MemoryStore {
         let value = |((_, name), value): (&(String, String), &LeasedValue)| StoredValue {
             name: name.clone(),
             bytes: value.bytes.clone(),
+            lease_left: value.until.saturating_duration_since(now),
         };
         Ok(listed.map(value).take(most).collect())
     }

@@ -5,6 +5,7 @@
 //! value is sealed by its user ([`membership`](super::membership)); names are random, or digests, so
 //! that the store learns neither names nor tokens. Every reply is bounded.
 
+mod connection;
 mod memory;
 mod permits;
 mod quotas;
@@ -31,6 +32,8 @@ pub struct StoredValue {
     pub name: String,
     /// The sealed bytes.
     pub bytes: Vec<u8>,
+    /// The rest of its lease, as the store says.
+    pub lease_left: Duration,
 }
 
 /// Reasons that an access to the store failed.

@@ -1,4 +1,4 @@
-//! The store in a Redis or Valkey server.
+//! The store in a Redis or Valkey server, or in a cluster of them.
 //!
 //! A value is a key that expires, and its name is in a set of its collection, so that a list needs no
 //! scan of the database. A name whose value has expired is removed from the set by the next reader,
@@ -8,16 +8,20 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Pipeline, RedisError, RedisResult};
+use data_encoding::HEXLOWER;
+use redis::{FromRedisValue, Pipeline, RedisError, RedisResult};
 
+use super::connection::StoreConnection;
+use super::records::{RecordChange, RecordKey, RecordStore};
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
-use crate::config::StoreUrl;
+use crate::config::{StoreKind, StoreUrl};
+use crate::crypto::random_bytes;
 
 /// A connection to the server, which is established again after a failure.
 pub struct RedisStore {
-    connection: ConnectionManager,
+    connection: StoreConnection,
     place: String,
+    is_cluster: bool,
 }
 
 impl RedisStore {
@@ -27,14 +31,26 @@ impl RedisStore {
     /// [`ClusterStoreError::Url`].
     pub fn new(url: &StoreUrl) -> Result<Self, ClusterStoreError> {
         let unusable = |error: RedisError| ClusterStoreError::Url(Box::new(error));
-        let client = Client::open(url.expose()).map_err(unusable)?;
-        // A renewal that fails is repeated by the next one.
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_connection_timeout(Some(COMMAND_TIMEOUT))
-            .set_response_timeout(Some(COMMAND_TIMEOUT));
-        let connection = ConnectionManager::new_lazy_with_config(client, config);
-        Ok(Self { connection: connection.map_err(unusable)?, place: url.place().to_owned() })
+        let connection = StoreConnection::new(url).map_err(unusable)?;
+        let is_cluster = matches!(url.kind(), StoreKind::Cluster);
+        Ok(Self { connection, place: url.place(), is_cluster })
+    }
+
+    /// Writes a value, reads it and removes it, as a replica does.
+    ///
+    /// # Errors
+    /// [`ClusterStoreError`].
+    pub async fn probe(&self) -> Result<(), ClusterStoreError> {
+        let name = HEXLOWER.encode(&random_bytes::<8>().map_err(|_| ClusterStoreError::Seal)?);
+        self.put(PROBE_COLLECTION, &name, b"probe".to_vec(), PROBE_LEASE).await?;
+        let listed = self.list(PROBE_COLLECTION, MAX_PROBES).await?;
+        self.remove(PROBE_COLLECTION, &name).await?;
+        let key = RecordKey { collection: PROBE_COLLECTION, name: &name };
+        let written = RecordChange::Write { bytes: b"probe", lifetime: Some(PROBE_LEASE) };
+        let is_written = self.replace_record(key, None, written).await?;
+        let is_removed = self.replace_record(key, Some(b"probe"), RecordChange::Remove).await?;
+        let is_listed = listed.iter().any(|value| value.name == name);
+        (is_listed && is_written && is_removed).then_some(()).ok_or(ClusterStoreError::Reply)
     }
 }
 
@@ -55,8 +71,8 @@ impl ClusterStore for RedisStore {
     ) -> Result<(), ClusterStoreError> {
         let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         let mut commands = Pipeline::new();
-        commands.pset_ex(value_key(collection, name), bytes, lease).ignore();
-        commands.sadd(names_key(collection), name).ignore();
+        commands.pset_ex(self.member_key(collection, name), bytes, lease).ignore();
+        commands.sadd(self.names_key(collection), name).ignore();
         self.run(&commands).await
     }
 
@@ -67,14 +83,14 @@ impl ClusterStore for RedisStore {
     ) -> Result<Vec<StoredValue>, ClusterStoreError> {
         let count = isize::try_from(most).unwrap_or(isize::MAX);
         let mut commands = Pipeline::new();
-        commands.srandmember_multiple(names_key(collection), count);
+        commands.srandmember_multiple(self.names_key(collection), count);
         // Bytes: members of other programs are no text, and must not hide the names.
         let (members,): (Vec<Vec<u8>>,) = self.run(&commands).await?;
         let (mut names, mut useless) = (Vec::new(), Pipeline::new());
         for member in members.into_iter().take(most) {
             match read_name(&member) {
                 Some(name) => names.push(name),
-                None => _ = useless.srem(names_key(collection), member).ignore(),
+                None => _ = useless.srem(self.names_key(collection), member).ignore(),
             }
         }
         let mut commands = Pipeline::new();
@@ -82,21 +98,26 @@ impl ClusterStore for RedisStore {
         for name in &names {
             // One byte more than a value may have shows that it is too long.
             let end = isize::try_from(MAX_VALUE_BYTES).unwrap_or(isize::MAX);
-            commands.getrange(value_key(collection, name), 0, end);
+            commands.getrange(self.member_key(collection, name), 0, end);
+            commands.pttl(self.member_key(collection, name));
         }
-        let values: Vec<RedisResult<Vec<u8>>> =
+        let values: Vec<RedisResult<redis::Value>> =
             if names.is_empty() { Vec::new() } else { self.run(&commands).await? };
         let mut stored = Vec::new();
-        for (name, bytes) in names.into_iter().zip(values) {
+        let (values, _) = values.as_chunks::<2>();
+        for (name, [bytes, lease_left]) in names.into_iter().zip(values) {
+            let bytes = read_reply::<Vec<u8>>(bytes);
             match bytes {
-                Ok(bytes) if bytes.is_empty() => {
-                    useless.srem(names_key(collection), name).ignore();
+                Some(bytes) if bytes.is_empty() => {
+                    useless.srem(self.names_key(collection), name).ignore();
                 }
-                Ok(bytes) if bytes.len() <= MAX_VALUE_BYTES => {
-                    stored.push(StoredValue { name, bytes });
+                Some(bytes) if bytes.len() <= MAX_VALUE_BYTES => {
+                    let lease_left = read_reply::<i64>(lease_left).unwrap_or_default();
+                    let lease_left = Duration::from_millis(lease_left.try_into().unwrap_or(0));
+                    stored.push(StoredValue { name, bytes, lease_left });
                 }
                 // Too long, or a value of another kind than bytes.
-                Ok(_) | Err(_) => {}
+                Some(_) | None => {}
             }
         }
         if !useless.is_empty() {
@@ -107,8 +128,8 @@ impl ClusterStore for RedisStore {
 
     async fn remove(&self, collection: &str, name: &str) -> Result<(), ClusterStoreError> {
         let mut commands = Pipeline::new();
-        commands.del(value_key(collection, name)).ignore();
-        commands.srem(names_key(collection), name).ignore();
+        commands.del(self.member_key(collection, name)).ignore();
+        commands.srem(self.names_key(collection), name).ignore();
         self.run(&commands).await
     }
 
@@ -118,13 +139,25 @@ impl ClusterStore for RedisStore {
 }
 
 impl RedisStore {
+    /// Returns the key of the names of a collection. In a cluster, it has the slot of its values: one
+    /// request is for one slot.
+    fn names_key(&self, collection: &str) -> String {
+        if self.is_cluster {
+            format!("{KEY_PREFIX}:{{{collection}}}")
+        } else {
+            format!("{KEY_PREFIX}:{collection}")
+        }
+    }
+
+    fn member_key(&self, collection: &str, name: &str) -> String {
+        format!("{}:{name}", self.names_key(collection))
+    }
+
     pub(super) async fn run<T: redis::FromRedisValue>(
         &self,
         commands: &Pipeline,
     ) -> Result<T, ClusterStoreError> {
-        let mut connection = self.connection.clone();
-        let answered = commands.query_async(&mut connection).await;
-        answered.map_err(|error: RedisError| {
+        self.connection.query(commands).await.map_err(|error: RedisError| {
             if error.is_timeout() {
                 ClusterStoreError::Timeout
             } else {
@@ -145,16 +178,21 @@ pub(super) fn value_key(collection: &str, name: &str) -> String {
     format!("{KEY_PREFIX}:{collection}:{name}")
 }
 
-fn names_key(collection: &str) -> String {
-    format!("{KEY_PREFIX}:{collection}")
+/// Returns a reply of the expected type.
+fn read_reply<T: FromRedisValue>(reply: &RedisResult<redis::Value>) -> Option<T> {
+    T::from_redis_value_ref(reply.as_ref().ok()?).ok()
 }
 
 /// The prefix of all keys.
 pub(super) const KEY_PREFIX: &str = "trunkline";
 /// The most bytes of a name.
 const MAX_NAME_BYTES: usize = 64;
-/// Time limit of a connection, and of a command.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+/// The collection of [`RedisStore::probe`].
+const PROBE_COLLECTION: &str = "probes";
+/// Lifetime of a value that a probe leaves behind.
+const PROBE_LEASE: Duration = Duration::from_secs(10);
+/// The most values of probes at a time.
+const MAX_PROBES: usize = 64;
 
 #[cfg(test)]
 mod tests {

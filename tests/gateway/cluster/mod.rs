@@ -13,6 +13,7 @@ mod rates;
 mod revival;
 mod sessions;
 mod store;
+mod stores;
 
 use std::net::SocketAddr;
 

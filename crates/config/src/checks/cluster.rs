@@ -8,7 +8,8 @@ use crate::faults::cluster::ClusterFault;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
 use crate::sections::gateway::GatewayConfig;
 use crate::sections::gateway::admin::AdminConfig;
-use crate::sections::gateway::cluster::{ClusterConfig, PeerHost, StoreUrl};
+use crate::sections::gateway::cluster::{ClusterConfig, PeerHost};
+use crate::sections::gateway::store_url::StoreUrl;
 use crate::source::secret::Secret;
 
 use super::listeners::addresses_collide;

@@ -6,9 +6,18 @@ pub enum ClusterFault {
     /// The store's URL is not one of a Redis server.
     #[error("not the URL of a Redis or Valkey server")]
     StoreUrl,
-    /// The store is a sentinel, a cluster or a Unix socket.
-    #[error("this kind of store is not supported: expected one server with redis:// or rediss://")]
+    /// The store is a Unix socket, or has another scheme than Redis.
+    #[error("this kind of store is not supported")]
     StoreKind,
+    /// The store has too many hosts.
+    #[error("too many hosts: one server, or at most 16 sentinels or nodes of a cluster")]
+    StoreHosts,
+    /// The name of the service of sentinels is missing.
+    #[error("the sentinels need the name of the service: letters, digits, `.`, `-` and `_`")]
+    StoreService,
+    /// Redis Cluster has no databases.
+    #[error("a cluster has one database")]
+    ClusterDatabase,
     /// The store is on another machine, and its connection has no TLS.
     #[error("a store on another machine needs TLS")]
     PlainStore,
@@ -37,10 +46,14 @@ impl ClusterFault {
     pub(crate) fn help(self) -> &'static str {
         match self {
             Self::StoreUrl => "write redis://HOST:PORT, or rediss:// for TLS",
-            Self::StoreKind => "write the URL of the primary server, or of a proxy in front of it",
-            Self::PlainStore => {
-                "use rediss://, with a certificate of a platform CA or SSL_CERT_FILE"
+            Self::StoreKind => {
+                "write rediss://HOST:PORT, rediss+sentinel://HOST,HOST/SERVICE, or \
+                 rediss+cluster://HOST,HOST"
             }
+            Self::StoreHosts => "name some of them: they know the others",
+            Self::StoreService => "write redis+sentinel://HOST:PORT,HOST:PORT/SERVICE",
+            Self::ClusterDatabase => "remove the path after the hosts",
+            Self::PlainStore => "use rediss, with a certificate of a platform CA or SSL_CERT_FILE",
             Self::Advertise => "write an address or a name, and the port of `listen`",
             Self::NoStateKeys => {
                 "add state_keys = [\"${file:/run/secrets/state.key}\"] to [gateway], the same on all \

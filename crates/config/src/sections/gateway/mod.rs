@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod gateway_files;
 pub(crate) mod naming;
 pub(crate) mod network;
+pub(crate) mod store_url;
 pub(crate) mod vault;
 
 use std::net::SocketAddr;

@@ -3,8 +3,24 @@
 /// Every rule: settings of the section and of the gateway, and the reported fault.
 pub(super) const RULES: &[([&str; 4], &str)] = &[
     (
-        ["redis+sentinel://u:secret@h:1/x", LISTEN, LISTEN, KEYS],
-        "2: cluster.store: this kind of store is not supported: expected one server with redis:// or rediss://; write the URL of the primary server, or of a proxy in front of it",
+        ["redis+unix:///run/secret.sock", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: this kind of store is not supported; write rediss://HOST:PORT, rediss+sentinel://HOST,HOST/SERVICE, or rediss+cluster://HOST,HOST",
+    ),
+    (
+        ["rediss://:secret@h:1,h:2", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: too many hosts: one server, or at most 16 sentinels or nodes of a cluster; name some of them: they know the others",
+    ),
+    (
+        ["redis+sentinel://:secret@127.0.0.1", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: the sentinels need the name of the service: letters, digits, `.`, `-` and `_`; write redis+sentinel://HOST:PORT,HOST:PORT/SERVICE",
+    ),
+    (
+        ["redis+cluster://:secret@127.0.0.1/1", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: a cluster has one database; remove the path after the hosts",
+    ),
+    (
+        ["redis+sentinel://:secret@127.0.0.1,h:1/x", LISTEN, LISTEN, KEYS],
+        "2: cluster.store: a store on another machine needs TLS; use rediss, with a certificate of a platform CA or SSL_CERT_FILE",
     ),
     (
         ["http://h", LISTEN, LISTEN, KEYS],
@@ -20,9 +36,10 @@ pub(super) const RULES: &[([&str; 4], &str)] = &[
     ),
     (
         ["redis://:secret@valkey:6379", LISTEN, LISTEN, KEYS],
-        "2: cluster.store: a store on another machine needs TLS; use rediss://, with a certificate of a platform CA or SSL_CERT_FILE",
+        "2: cluster.store: a store on another machine needs TLS; use rediss, with a certificate of a platform CA or SSL_CERT_FILE",
     ),
     (["rediss://valkey:6379", LISTEN, LISTEN, KEYS], NO_CERTIFICATES),
+    (["rediss+cluster://127.0.0.1,valkey", LISTEN, LISTEN, KEYS], NO_CERTIFICATES),
     ([STORE, "0.0.0.0:7070", LISTEN, KEYS], NO_CERTIFICATES),
     ([STORE, LISTEN, "gateway-0:7070", KEYS], NO_CERTIFICATES),
     (
