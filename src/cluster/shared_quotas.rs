@@ -86,6 +86,12 @@ impl SharedQuotas {
         &self.rates
     }
 
+    /// Returns the number of leases of the day.
+    #[cfg(test)]
+    pub(super) fn leases(&self) -> usize {
+        self.leases.lock().leases.len()
+    }
+
     /// Takes the calls of a quota.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ struct PermitState {
     /// Permits that can be used.
     held: u32,
     /// Those of them that calls have waited for.
-    reserved: u32,
+    reserved: Reservations,
     /// Permits that were used before the store gave them.
     owed: u32,
     /// The permits to hold beyond those that calls wait for. It grows while requests to the store
@@ -56,6 +56,40 @@ struct KnownBucket {
     refuses_until: Instant,
 }
 
+/// Permits that calls have waited for and take next. Notifications and refused requests never take
+/// theirs, which are free again after a moment.
+#[derive(Debug)]
+struct Reservations {
+    recent: u32,
+    earlier: u32,
+    /// Time of the last change of generations.
+    turned_at: Instant,
+}
+
+impl Reservations {
+    fn new(now: Instant) -> Self {
+        Self { recent: 0, earlier: 0, turned_at: now }
+    }
+
+    /// Returns their number, without those that were not taken in time.
+    fn count(&mut self, now: Instant) -> u32 {
+        let age = now.saturating_duration_since(self.turned_at);
+        if age >= RESERVATION_TIME {
+            let is_late = age >= RESERVATION_TIME * 2;
+            self.earlier = if is_late { 0 } else { self.recent };
+            (self.recent, self.turned_at) = (0, now);
+        }
+        self.recent + self.earlier
+    }
+
+    /// Removes those of a call that takes its permits.
+    fn remove(&mut self, cost: u32) {
+        let of_earlier = self.earlier.min(cost);
+        self.earlier -= of_earlier;
+        self.recent = self.recent.saturating_sub(cost - of_earlier);
+    }
+}
+
 impl RatePermits {
     pub(super) fn new(
         own: &Weak<Self>,
@@ -65,7 +99,7 @@ impl RatePermits {
     ) -> Self {
         let state = PermitState {
             held: 0,
-            reserved: 0,
+            reserved: Reservations::new(clock::now()),
             owed: 0,
             ahead: 0,
             is_fetching: false,
@@ -118,7 +152,7 @@ impl RatePermits {
         }
         state.asked_at = now;
         // The needs of many calls are divided into batches, since some of them may be cancelled.
-        let free = state.held.saturating_sub(state.reserved);
+        let free = state.held.saturating_sub(state.reserved.count(now));
         let needed = (state.wanted + state.owed).saturating_sub(free).min(self.batch());
         let spare = state.ahead.saturating_sub(free.saturating_sub(state.wanted));
         let most = (needed + spare).max(1);
@@ -157,7 +191,7 @@ impl RatePermits {
                 fetched.as_mut().enable();
                 {
                     let (mut state, now) = (self.state.lock(), clock::now());
-                    if state.reserve(cost) || state.wait_for_refill(now).is_some() {
+                    if state.reserve(cost, now) || state.wait_for_refill(now).is_some() {
                         return;
                     }
                     self.fetch(&mut state, now);
@@ -192,15 +226,16 @@ impl PermitState {
     /// Drops permits after the time in which their bucket would be full without them.
     fn expire(&mut self, now: Instant, after: Duration) {
         if now.saturating_duration_since(self.asked_at) > after && !self.is_fetching {
-            (self.held, self.reserved, self.owed, self.known) = (0, 0, 0, None);
+            (self.held, self.owed, self.known) = (0, 0, None);
+            self.reserved = Reservations::new(now);
         }
     }
 
     /// Reserves permits for a call that takes them next.
-    fn reserve(&mut self, cost: u32) -> bool {
-        let is_free = self.held.saturating_sub(self.reserved) >= cost;
+    fn reserve(&mut self, cost: u32, now: Instant) -> bool {
+        let is_free = self.held.saturating_sub(self.reserved.count(now)) >= cost;
         if is_free {
-            self.reserved += cost;
+            self.reserved.recent += cost;
         }
         is_free
     }
@@ -225,7 +260,7 @@ impl SharedPermits for RatePermits {
             } else {
                 state.owed += cost;
             }
-            state.reserved = state.reserved.saturating_sub(cost).min(state.held);
+            state.reserved.remove(cost);
             let is_low = state.held <= state.ahead / 2 && state.ahead > 0;
             if (is_low || state.owed > 0) && state.wait_for_refill(now).is_none() {
                 self.fetch(&mut state, now);
@@ -266,7 +301,7 @@ impl SharedPermits for RatePermits {
         }
         let (mut state, now, cost) = (self.state.lock(), clock::now(), cost.get());
         state.expire(now, self.rate.per);
-        if state.reserve(cost) || state.wait_for_refill(now).is_some() {
+        if state.reserve(cost, now) || state.wait_for_refill(now).is_some() {
             return None;
         }
         drop(state);
@@ -290,6 +325,8 @@ impl Drop for WaitingCall<'_> {
 
 /// A batch is this part of a burst, and at least one permit.
 const BATCHES_PER_BURST: u32 = 20;
+/// Shortest time for which permits are reserved, and half of the longest.
+const RESERVATION_TIME: Duration = Duration::from_secs(1);
 /// Requests to the store at shorter intervals fetch more permits.
 const QUICK_PAUSE: Duration = Duration::from_millis(100);
 /// Requests at longer intervals fetch fewer.

@@ -102,6 +102,27 @@ async fn small_rates_are_exact() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn permits_of_requests_that_take_none_are_free_again() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let replicas = [(); 2].map(|()| replica(&store, DegradeChoice::Refuse));
+    let [one, two] = replicas.each_ref().map(|it| permits(it, rate(10, 3600)));
+    for _ in 0..20 {
+        // A notification.
+        if let Some(wait) = one.prepare(ONE) {
+            wait.await;
+        }
+        advance(Duration::from_secs(2)).await;
+    }
+    let mut admitted = 0;
+    while call(&two).await {
+        admitted += 1;
+    }
+    assert_eq!(admitted, 9);
+    assert!(call(&one).await, "it has the tenth");
+    assert!(!call(&one).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn most_calls_of_a_busy_client_need_no_request() {
     let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
     let replica = replica(&store, DegradeChoice::Refuse);
@@ -164,9 +185,18 @@ async fn a_store_that_fails_is_left_and_used_again_when_it_answers() {
     }
 }
 
-/// A store that answers the same to everything.
+/// A store that answers the same to everything, or never.
 #[derive(Debug)]
-struct NonsenseStore(Vec<i64>);
+struct NonsenseStore(Option<Vec<i64>>);
+
+impl NonsenseStore {
+    async fn answer(&self) -> Result<Vec<i64>, ClusterStoreError> {
+        match &self.0 {
+            Some(reply) => Ok(reply.clone()),
+            None => std::future::pending().await,
+        }
+    }
+}
 
 #[async_trait]
 impl PermitStore for NonsenseStore {
@@ -175,7 +205,7 @@ impl PermitStore for NonsenseStore {
         _name: &str,
         _demand: &PermitDemand,
     ) -> Result<Vec<i64>, ClusterStoreError> {
-        Ok(self.0.clone())
+        self.answer().await
     }
 }
 
@@ -186,7 +216,7 @@ impl QuotaStore for NonsenseStore {
         _name: &str,
         _demand: &QuotaDemand,
     ) -> Result<Vec<i64>, ClusterStoreError> {
-        Ok(self.0.clone())
+        self.answer().await
     }
 
     async fn return_quota(&self, _name: &str, _calls: u32) -> Result<(), ClusterStoreError> {
@@ -268,7 +298,7 @@ async fn a_store_that_answers_nonsense_gives_nothing() {
         vec![0, i64::MAX, 0],
         vec![0, 0, i64::MAX],
     ] {
-        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(reply.clone()));
+        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(Some(reply.clone())));
         let replica = replica(&store, DegradeChoice::Refuse);
         let permits = permits(&replica, rate(3, 3600));
         assert!(!call(&permits).await, "{reply:?}");
@@ -465,9 +495,46 @@ async fn unused_calls_are_returned_when_a_replica_stops() {
 async fn a_store_that_answers_nonsense_leases_nothing() {
     for reply in [vec![], vec![1], vec![1, 1, 1], vec![-1, 0], vec![5, 5], vec![1, 101], vec![1, 0]]
     {
-        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(reply.clone()));
+        let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(Some(reply.clone())));
         let quotas = SharedQuotas::new(replica(&store, DegradeChoice::Local));
         let taken = quotas.take(QUOTA, 1).await;
         assert_eq!(taken.unwrap_err(), QuotaRefusal::Unavailable, "{reply:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_number_of_failed_logins_waits_for_the_store() {
+    let store: Arc<dyn ClusterStore> = Arc::new(NonsenseStore(None));
+    let replica = replica(&store, DegradeChoice::Local);
+    let rate = SharedRate { limit: "failed_logins", holder: Some("192.0.2.1"), rate: rate(3, 60) };
+    for _ in 0..MAX_CHARGES + 10 {
+        replica.charge(&rate, Box::new(|_| {}));
+    }
+    for _ in 0..MAX_CHARGES {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(replica.counts.rate_requests().get(), MAX_CHARGES as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_of_a_large_quota_is_bounded() {
+    let memory = Arc::new(MemoryStore::default());
+    let store: Arc<dyn ClusterStore> = Arc::clone(&memory) as _;
+    let quotas = SharedQuotas::new(replica(&store, DegradeChoice::Local));
+    quotas.take(SharedQuota { most: 1_000_000, ..QUOTA }, 1).await.unwrap();
+    let leased: Vec<_> = memory.quotas().into_iter().collect();
+    assert_eq!(leased, [1000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn holders_of_quotas_are_bounded() {
+    let store: Arc<dyn ClusterStore> = Arc::new(MemoryStore::default());
+    let quotas = SharedQuotas::new(replica(&store, DegradeChoice::Local));
+    let most = super::super::shared_quotas::MAX_LEASES;
+    for number in 0..most + 10 {
+        let holder = number.to_string();
+        let lease = quotas.take(SharedQuota { holder: Some(&holder), ..QUOTA }, 1).await.unwrap();
+        drop(lease);
+    }
+    assert_eq!(quotas.leases(), most + 1, "the others share one");
 }

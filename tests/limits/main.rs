@@ -5,6 +5,8 @@
 //! setting are in [`FIXED`].
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
 
+mod shared;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
