@@ -3,6 +3,11 @@
 //! It contains no identity that the owner would have to believe: it carries the client's credential
 //! and certificate, with which the owner authenticates the client itself, and the principal that the
 //! other replica found, for comparison.
+//!
+//! Replicas of two builds exchange envelopes during a rollout. [`Envelope::version`] is the version of
+//! the format that an owner has to know for this envelope. A member that an owner may ignore is added
+//! without a new version: owners ignore unknown members. One that it may not ignore raises the version
+//! of the envelopes that have it. An owner refuses versions that it does not know by that reason.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,8 +26,10 @@ pub const ENVELOPE_HEADER: HeaderName = HeaderName::from_static("trunkline-forwa
 
 /// The sender of a forwarded request, as its connection and its headers identified it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default)]
 pub struct Envelope {
+    /// The version of the format that the owner has to know. Builds before versions wrote none.
+    version: u32,
     target: String,
     /// Time since 1970, in milliseconds.
     issued: u64,
@@ -37,6 +44,9 @@ pub struct Envelope {
     certificates: Vec<String>,
     principal: String,
     credentials: Vec<(String, String)>,
+    /// True if its sender has counted the request towards the rates.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_counted: bool,
 }
 
 /// Its credentials are not shown, nor is its path with the query.
@@ -63,6 +73,14 @@ pub enum EnvelopeFault {
     /// It cannot be opened with the shared keys.
     #[error("its envelope was not sealed by a replica with the same keys")]
     Forged,
+    /// The CA of the replica's certificate was removed, or the certificate has expired.
+    #[error("the certificate of its replica is no longer accepted")]
+    UntrustedReplica,
+    /// It is of a build with another format.
+    #[error(
+        "its envelope has a format that this build does not know: run the same build everywhere"
+    )]
+    OtherVersion,
     /// It is for another replica.
     #[error("its envelope is for another replica")]
     OtherTarget,
@@ -87,6 +105,15 @@ pub enum EnvelopeFault {
     /// The owner finds another principal.
     #[error("its envelope is for another principal")]
     OtherPrincipal,
+}
+
+/// An envelope that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusedEnvelope {
+    /// The reason.
+    pub fault: EnvelopeFault,
+    /// The client's connection, if a replica with the shared keys has named it.
+    pub client: Option<PeerAddress>,
 }
 
 /// The method and the target of a request.
@@ -134,6 +161,7 @@ impl Envelope {
     /// Creates an envelope for a request of this principal from this connection.
     pub fn new(request: RequestLine<'_>, body: &[u8], from: PeerAddress, principal: &str) -> Self {
         Self {
+            version: ENVELOPE_VERSION,
             method: request.method.as_str().to_owned(),
             path: path_of(request.uri).to_owned(),
             body: BASE64.encode(sha256(body)),
@@ -161,6 +189,12 @@ impl Envelope {
         self
     }
 
+    /// Notes that the request was counted towards the rates already.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self { is_counted: true, ..self }
+    }
+
     /// Addresses it to a replica, at this time since 1970.
     #[must_use]
     pub fn addressed_to(mut self, target: ReplicaId, nonce: [u8; 16], now: Duration) -> Self {
@@ -183,16 +217,19 @@ impl Envelope {
     pub(super) fn open(value: &[u8], sealer: &Sealer) -> Result<Self, EnvelopeFault> {
         let bytes = BASE64.decode(value).map_err(|_| EnvelopeFault::Forged)?;
         let text = sealer.open(b"", &bytes).ok_or(EnvelopeFault::Forged)?;
-        serde_json::from_slice(&text).map_err(|_| EnvelopeFault::Forged)
+        serde_json::from_slice(&text).map_err(|_| EnvelopeFault::OtherVersion)
     }
 
-    /// Checks that it is for this replica, this time and this request.
+    /// Checks that it is of a known version, and for this replica, this time and this request.
     pub(super) fn check(
         &self,
         own: ReplicaId,
         request: RequestLine<'_>,
         now: Duration,
     ) -> Result<(), EnvelopeFault> {
+        if self.version != ENVELOPE_VERSION {
+            return Err(EnvelopeFault::OtherVersion);
+        }
         if ReplicaId::parse(&self.target) != Some(own) {
             return Err(EnvelopeFault::OtherTarget);
         }
@@ -236,6 +273,11 @@ impl Envelope {
         Some(PeerAddress { addr, local, tls: self.tls, stdio: false })
     }
 
+    /// Returns true if its sender has counted the request towards the rates.
+    pub fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
     /// Returns the client's certificate and its intermediate ones, in DER; none if it showed none.
     pub fn certificates(&self) -> Vec<Vec<u8>> {
         // One that cannot be decoded is empty, and not accepted.
@@ -260,6 +302,8 @@ fn path_of(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path| path.as_str())
 }
 
+/// The version of envelopes that this build writes, and the only one that it knows.
+const ENVELOPE_VERSION: u32 = 1;
 /// The age of an envelope at which it is refused, besides [`MAX_SKEW`].
 const MAX_AGE: Duration = Duration::from_secs(10);
 /// The most that the clocks of two replicas may differ.
@@ -323,6 +367,42 @@ mod tests {
         opened.restore_credentials(&mut headers);
         assert_eq!(headers["x-api-key"], "secret");
         assert!(headers["x-api-key"].is_sensitive());
+    }
+
+    /// Returns an envelope with further members, or others.
+    fn with_members(members: &serde_json::Value) -> Result<Envelope, EnvelopeFault> {
+        let line = RequestLine { method: &Method::GET, uri: &Uri::from_static("/mcp") };
+        let own = ReplicaId::new([7; 8]);
+        let envelope = Envelope::new(line, b"", peer(), "ci");
+        let envelope = envelope.addressed_to(own, [9; 16], Duration::from_secs(1_000));
+        let mut written = serde_json::to_value(&envelope).unwrap();
+        for (name, value) in members.as_object().unwrap() {
+            written[name] = value.clone();
+        }
+        let sealed = sealer(b"one").seal(b"", written.to_string().into_bytes()).unwrap();
+        let sealed = BASE64.encode(sealed);
+        let opened = Envelope::open(sealed.as_bytes(), &sealer(b"one"))?;
+        opened.check(own, line, Duration::from_secs(1_000))?;
+        Ok(opened)
+    }
+
+    #[test]
+    fn an_envelope_of_another_build_is_understood_or_refused_by_its_version() {
+        let newer = serde_json::json!({ "a_hint": [1, 2], "another": { "x": null } });
+        assert_eq!(with_members(&newer).unwrap().principal, "ci");
+        for members in [
+            // A build before versions, and one with members that may not be ignored.
+            serde_json::json!({ "version": 0 }),
+            serde_json::json!({ "version": 2, "a_duty": true }),
+            // A member of another type.
+            serde_json::json!({ "version": 3, "principal": ["ci"] }),
+        ] {
+            let fault = with_members(&members);
+            assert_eq!(fault, Err(EnvelopeFault::OtherVersion), "{members}");
+        }
+        let text = serde_json::to_value(Envelope::default().counted()).unwrap();
+        assert_eq!(text["is_counted"], true);
+        assert!(!Envelope::default().is_counted());
     }
 
     #[test]

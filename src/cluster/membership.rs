@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
@@ -123,7 +124,10 @@ impl Membership {
             links,
             counts: ClusterCounts::default(),
             lease: LeaseClock::default(),
-            table: Mutex::default(),
+            table: Mutex::new(ReplicaTable {
+                skew_faults: FaultLog::holding(MAX_REPLICAS),
+                ..ReplicaTable::default()
+            }),
             renewing: AsyncMutex::default(),
             reading: AsyncMutex::default(),
             hurry: Notify::new(),
@@ -254,8 +258,9 @@ impl Membership {
                 continue;
             };
             let Some(record) = ReplicaRecord::open(&self.records, value) else { continue };
-            if !record.is_current(now) {
-                table.note_skew(id, &record, now);
+            let drift = record.drift(value.lease_left, now);
+            if drift.unsigned_abs() > CLOCK_SKEW || !record.is_current(now) {
+                table.note_skew(id, &record, drift);
                 continue;
             }
             match table.replicas.get_mut(&id) {
@@ -337,18 +342,16 @@ impl ReplicaTable {
         }
     }
 
-    /// Notes a replica whose record is ignored for its time. The store removes records when their
-    /// lease is over, so a record that is there and seems old has the time of another clock.
-    fn note_skew(&mut self, id: ReplicaId, record: &ReplicaRecord, now: SystemTime) {
-        let (own, other) = (unix_millis(now), record.renewed);
-        let seconds = i64::try_from(own.abs_diff(other) / 1000).unwrap_or(i64::MAX);
-        let (ahead, side) = if other > own { (seconds, "ahead") } else { (-seconds, "behind") };
+    /// Notes a replica whose record is ignored for its time.
+    fn note_skew(&mut self, id: ReplicaId, record: &ReplicaRecord, drift: SignedDuration) {
+        let (seconds, ahead) = (drift.unsigned_abs().as_secs(), drift.as_secs());
+        let side = if drift.is_negative() { "behind" } else { "ahead of" };
         let address = record.advertise.clone();
         let line = format!(
-            "the clock of the replica {address} ({id}) is {seconds} s {side} of this one: it is \
+            "the clock of the replica {address} ({id}) is {seconds} s {side} this one: it is \
              ignored, and its sessions are not found here"
         );
-        if let Some(line) = self.skew_faults.note_about(SKEW_SUBJECT, &line, clock::now()) {
+        if let Some(line) = self.skew_faults.note_about(&id.to_string(), &line, clock::now()) {
             tracing::warn!("{line}");
         }
         self.skewed.push(SkewedReplica { id, address, ahead });
@@ -368,6 +371,15 @@ impl ReplicaRecord {
         serde_json::from_slice(&text).ok()
     }
 
+    /// Returns the time that the replica's clock is ahead of this one: the store knows the true age of
+    /// the record.
+    fn drift(&self, lease_left: Duration, now: SystemTime) -> SignedDuration {
+        let age = LEASE_TIME.saturating_sub(lease_left);
+        let written = i128::from(unix_millis(now)) - i128::from(as_millis(age));
+        let ahead = i128::from(self.renewed) - written;
+        SignedDuration::from_millis(i64::try_from(ahead).unwrap_or(i64::MAX))
+    }
+
     /// Returns true if the lease has not expired. The store removes records; this refuses old ones
     /// that a store returns all the same.
     fn is_current(&self, now: SystemTime) -> bool {
@@ -378,8 +390,11 @@ impl ReplicaRecord {
 }
 
 fn unix_millis(at: SystemTime) -> u64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    as_millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn as_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn from_unix_millis(millis: u64) -> SystemTime {
@@ -397,8 +412,6 @@ const CLOCK_SKEW: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Readings without a replica after which it is gone: together as long as a lease.
 const MAX_MISSED: u32 = 3;
-/// The subject of the log's lines about clocks.
-const SKEW_SUBJECT: &str = "the clocks of the replicas";
 /// The most replicas that are read.
 const MAX_REPLICAS: usize = 256;
 /// The name of the collection in the store.

@@ -56,7 +56,9 @@ use session_places::KnownPlaces;
 use session_records::SessionRecordParts;
 use shared_rates::SharedRateParts;
 
-pub use envelope::{ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine, ShownCredentials};
+pub use envelope::{
+    ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, RequestLine, ShownCredentials,
+};
 pub use lease::LeaseStatus;
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
@@ -195,7 +197,8 @@ impl Cluster {
         }))
     }
 
-    /// Uses other certificates for connections that are opened from now on.
+    /// Uses other certificates from now on: the next request to a replica opens a new connection, and
+    /// the earlier one ends with its last request.
     pub fn renew_tls(&self, tls: ClientConfig) {
         self.tls.store(Some(Arc::new(tls)));
     }
@@ -327,16 +330,19 @@ impl Cluster {
     /// [`Envelope::covers_body`].
     ///
     /// # Errors
-    /// [`EnvelopeFault`]: the request is not to be served.
+    /// [`RefusedEnvelope`]: the request is not to be served.
     pub fn open_envelope(
         &self,
         sealed: &[u8],
         request: RequestLine<'_>,
-    ) -> Result<Envelope, EnvelopeFault> {
-        let envelope = Envelope::open(sealed, &self.envelopes)?;
-        envelope.check(self.id, request, clock::unix_now())?;
-        self.nonces.spend(envelope.nonce(), clock::now())?;
-        Ok(envelope)
+    ) -> Result<Envelope, RefusedEnvelope> {
+        let opened = Envelope::open(sealed, &self.envelopes);
+        let envelope = opened.map_err(|fault| RefusedEnvelope { fault, client: None })?;
+        let checked = envelope
+            .check(self.id, request, clock::unix_now())
+            .and_then(|()| self.nonces.spend(envelope.nonce(), clock::now()));
+        let client = envelope.client();
+        checked.map(|()| envelope).map_err(|fault| RefusedEnvelope { fault, client })
     }
 
     /// Counts an event in the life of a session of a lost replica.

@@ -116,6 +116,8 @@ pub struct PeerLink {
 #[derive(Debug, Default)]
 struct LinkState {
     sender: Option<PeerSender>,
+    /// TLS of the sender's connection.
+    tls: Option<Arc<ClientConfig>>,
     failed_at: Option<Instant>,
 }
 
@@ -210,19 +212,23 @@ impl PeerLink {
     /// attempt goes on without the request that has begun it.
     async fn sender(&self) -> Result<PeerSender, LinkError> {
         let mut state = Arc::clone(&self.state).lock_owned().await;
-        if let Some(open) = state.sender.as_ref().filter(|sender| !sender.is_closed()) {
+        let tls = self.settings.tls.load_full();
+        // A connection under other certificates is left to its last request.
+        let is_current = state.tls.as_ref().map(Arc::as_ptr) == tls.as_ref().map(Arc::as_ptr);
+        if let Some(open) = state.sender.as_ref().filter(|it| is_current && !it.is_closed()) {
             return Ok(open.clone());
         }
         let now = clock::now();
         if state.failed_at.is_some_and(|at| now.saturating_duration_since(at) < RETRY_PAUSE) {
             return Err(LinkError::Recent);
         }
-        let connecting = connect(self.address.clone(), self.settings.tls.load_full());
+        let connecting = connect(self.address.clone(), tls.clone());
         let connecting = self.settings.runtime.spawn(async move {
             let connected = timeout(CONNECT_TIMEOUT, connecting).await;
             let connected = connected.unwrap_or(Err(LinkError::Timeout));
             state.failed_at = connected.is_err().then(clock::now);
             state.sender = connected.as_ref().ok().cloned();
+            state.tls = tls;
             connected
         });
         connecting.await.map_err(std::io::Error::other)?

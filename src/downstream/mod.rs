@@ -48,6 +48,7 @@ use forwarding::keep_credentials;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use modern::stream_register::ListenStreams;
+use requests::budget::CountedEarly;
 use requests::dispatch::answered;
 use requests::era;
 use requests::refused_requests::{AuditedRequest, RefusedMessage};
@@ -99,7 +100,7 @@ impl McpService {
         let sessions = Sessions::start(&gateway, cluster.clone());
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         let (listeners, bodies) = (ListenStreams::default(), Arc::default());
-        let peer_faults = SharedFaultLog::new();
+        let peer_faults = SharedFaultLog::holding(MAX_PEER_FAULTS);
         Arc::new(Self {
             gateway,
             sessions,
@@ -227,17 +228,15 @@ impl McpService {
 
     /// Provides the permits of rates that replicas share, unless another replica may count the request.
     async fn prepare_rates(&self, head: &Parts, from: &RequestSender) {
-        let is_counted_here = head.method == HttpMethod::POST
-            && self.cluster.is_some()
-            && !self.is_counted_later(&head.headers, &from.caller);
-        if is_counted_here {
-            self.prepare_permits(head, from).await;
+        if self.cluster.is_some() && !self.is_counted_later(&head.headers, &from.caller) {
+            self.prepare_rates_here(head, from).await;
         }
     }
 
-    /// Provides the permits of shared rates for a request that is answered here.
-    async fn prepare_permits(&self, head: &Parts, from: &RequestSender) {
-        if head.method == HttpMethod::POST {
+    /// Provides the permits of a request that this replica counts, if it has not counted it yet.
+    async fn prepare_rates_here(&self, head: &Parts, from: &RequestSender) {
+        let is_counted = head.extensions.get::<CountedEarly>().is_some();
+        if head.method == HttpMethod::POST && !is_counted {
             let (who, address) = (from.caller.principal(), from.peer.addr.ip());
             if let Some(prepared) = from.snapshot.policy.prepare_request(who, address) {
                 prepared.await;
@@ -399,5 +398,7 @@ impl McpService {
     }
 }
 
+/// Maximum number of addresses and faults of requests of replicas that are counted in the log.
+const MAX_PEER_FAULTS: usize = 64;
 /// Empty result of a request.
 const EMPTY_RESULT: Bytes = Bytes::from_static(b"{}");

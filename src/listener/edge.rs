@@ -13,14 +13,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use http_body::Body;
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
 use super::guard::ConnectionGuard;
-use super::{AdmissionError, ConnectionLimits, LiveSettings};
+use super::{AdmissionError, Certificates, ConnectionLimits, LiveSettings, Settings};
 use crate::call::PeerAddress;
 use crate::downstream::{self, Authenticated, McpService, Unauthenticated, WaitingRequest};
+use crate::identity::ClientCertificate;
 use crate::mcp::{self, MediaType};
 
 /// Builds the stack for clients of the gateway: MCP behind authentication.
@@ -76,10 +78,15 @@ pub fn replicas<B>(
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
+    let (live, trust) = (settings.clone(), Arc::new(ReplicaTrust::default()));
     let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
+        if !trust.accepts(&live.current(), request.extensions().get()) {
+            let refused = mcp.refuse_replica(request.uri(), peer);
+            return Box::pin(std::future::ready(Ok(refused)));
+        }
         let clients = clients.load();
         let accepts = move |chain: &[CertificateDer<'_>]| {
-            clients.tls.as_ref().is_some_and(|tls| tls.accepts_client(chain))
+            clients.tls.as_ref().map_or(chain.is_empty(), |tls| tls.accepts_client(chain))
         };
         let answer = Arc::clone(&mcp).receive_forwarded(request, peer, accepts);
         Box::pin(async move { Ok(answer.await) })
@@ -91,6 +98,26 @@ where
             checked.map_err(|refusal| answer_refused(peer, json_rpc_refusal, &refusal).into())
         }))
         .service(service)
+}
+
+/// The certificate of a replica on its connection. A connection outlives the CA that it was opened
+/// under, so the certificate is verified again after each reload.
+#[derive(Default)]
+struct ReplicaTrust(Mutex<Option<Certificates>>);
+
+impl ReplicaTrust {
+    /// Returns true if the settings accept the replica's certificate; always without TLS.
+    fn accepts(&self, settings: &Settings, shown: Option<&Arc<ClientCertificate>>) -> bool {
+        let Some(tls) = &settings.tls else { return true };
+        let mut verified = self.0.lock();
+        if verified.as_ref().is_some_and(|verified| verified.is_same_load(tls)) {
+            return true;
+        }
+        let chain = shown.iter().flat_map(|shown| shown.chain()).map(CertificateDer::from);
+        let accepts = tls.accepts_client(&chain.collect::<Vec<_>>());
+        *verified = accepts.then(|| tls.clone());
+        accepts
+    }
 }
 
 /// Extension of a request for a host that is not allowed: its answer must reveal no more than its

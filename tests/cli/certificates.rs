@@ -324,12 +324,35 @@ fn a_certificate_that_was_refused_as_not_yet_valid_is_used_once_it_is_valid() {
     let site = Site::new();
     site.write_leaf(|params| end_in(params, 400));
     let config = site.config("");
+    is_used_once_valid(site, &config, "gateway.tls.cert");
+}
+
+#[test]
+fn a_certificate_of_a_replica_that_was_not_yet_valid_is_used_once_it_is_valid() {
+    let site = Site::new();
+    site.write_leaf(|params| end_in(params, 400));
+    std::fs::copy(site.path().join("leaf.pem"), site.path().join("ca.pem")).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nstate_keys = [\"a key that all replicas share\"]\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[cluster]\nstore = \"redis://127.0.0.1:1\"\n\
+         listen = \"{address}\"\nadvertise = \"{address}\"\n\
+         cert = \"leaf.pem\"\nkey = \"leaf.key\"\nca = \"ca.pem\"\n"
+    );
+    let config = file(site.path(), &text);
+    is_used_once_valid(site, &config, "cluster.cert");
+}
+
+/// Asserts that a renewed certificate is refused while it is not valid yet, and used then.
+fn is_used_once_valid(site: Site, config: &str, name: &str) {
     let Site { folder, key } = site;
-    let gateway = Process::start_with(folder, Path::new(&config), &[]);
+    let gateway = Process::start_with(folder, Path::new(config), &[]);
     let end = || {
         let status = gateway.status();
         let expiries = status["expiries"].as_array().unwrap().clone();
-        let own = expiries.iter().find(|entry| entry["name"] == "gateway.tls.cert").unwrap();
+        let own = expiries.iter().find(|entry| entry["name"] == name).unwrap();
         own["expires_at"].as_str().unwrap().parse::<Timestamp>().unwrap()
     };
     let before = end();

@@ -7,6 +7,7 @@ mod edits;
 pub(super) mod history;
 mod loading;
 mod planned;
+mod renewed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use changes::{ReloadChanges, warn_of_what_needs_a_restart};
 use history::{AppliedText, keep_version};
 use loading::{LoadedFiles, load_files, located_lines};
 use planned::PlannedConfig;
+use renewed::RenewalFaults;
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -384,33 +386,17 @@ impl Reloader {
         Ok(ReloadReport::accepted(ReloadOutcome::Applied, losses))
     }
 
-    /// Refuses certificates that clients would not accept in place of certificates that they accept.
+    /// Refuses certificates that clients or replicas would not accept in place of certificates that they accept.
     /// Certificates that are in use already are no reason to refuse other changes.
     fn check_certificates(&self, loaded: &LoadedFiles) -> Result<(), ReloadRefusal> {
-        let LoadedFiles { config, listeners, source } = loaded;
-        let faults = &listeners.certificates.faults;
-        let (Some(new), Some(tls)) = (&listeners.clients.tls, &config.gateway.tls) else {
-            return Ok(());
-        };
-        let settings = self.clients.load();
-        let is_in_use =
-            settings.tls.as_ref().is_some_and(|running| new.has_certificates_of(running));
-        if faults.is_empty() || is_in_use {
-            return Ok(());
+        let LoadedFiles { config, source, .. } = loaded;
+        let found = RenewalFaults::find(loaded, &self.clients, self.replicas.as_ref());
+        if !found.refused.is_empty() {
+            *self.refused.lock() = config.files.iter().cloned().chain(found.files).collect();
+            self.valid_from.send_replace(found.valid_from);
+            return Err(located_lines(source, found.refused).into());
         }
-        let running = settings.tls.as_ref().map(|running| settings::judge_own(running, tls).faults);
-        // Each of the files is compared with its predecessor.
-        let is_no_worse = running.is_some_and(|running| {
-            faults.iter().all(|fault| running.iter().any(|own| own.key == fault.key))
-        });
-        let faults = located_lines(source, faults.clone());
-        if !is_no_worse {
-            let tls_files = [&tls.cert, &tls.key].into_iter().chain(&tls.client_ca).cloned();
-            *self.refused.lock() = config.files.iter().cloned().chain(tls_files).collect();
-            self.valid_from.send_replace(listeners.certificates.valid_from);
-            return Err(faults.into());
-        }
-        for fault in faults {
+        for fault in located_lines(source, found.tolerated) {
             tracing::error!("{fault}");
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::text::error_chain;
 use super::bounds::head_patience;
 use super::continuation::is_modern_post;
 use crate::downstream::access::caller::RequestSender;
+use crate::downstream::requests::budget::CountedEarly;
 use crate::downstream::responses::body::BrokenBodyError;
 use crate::downstream::responses::response;
 use crate::downstream::{Body, McpService};
@@ -92,10 +93,13 @@ fn seal_in(head: &Parts, body: &[u8], from: &RequestSender) -> Envelope {
     let certificate = head.extensions.get::<Arc<ClientCertificate>>();
     let envelope = Envelope::new(line, body, from.peer, from.caller.principal().as_str())
         .with_certificates(certificate.into_iter().flat_map(|certificate| certificate.chain()));
-    match head.extensions.get::<ShownCredentials>() {
+    let envelope = match head.extensions.get::<ShownCredentials>() {
         Some(shown) => envelope.with_credentials(shown),
         None => envelope,
-    }
+    };
+    // The owner became known while the body was read.
+    let is_counted = head.extensions.get::<CountedEarly>().is_some();
+    if is_counted { envelope.counted() } else { envelope }
 }
 
 /// Streams the owner's response on. A session's own stream ends with this replica's drain: its client

@@ -70,7 +70,7 @@ impl McpService {
             for _ in 0..MAX_PLACES {
                 let owner = match self.find_answer_place(&cluster, &head, &from, unreached).await {
                     AnswerPlace::Here => {
-                        self.prepare_permits(&head, &from).await;
+                        self.prepare_rates_here(&head, &from).await;
                         return self.answer_here(head, body, from).await;
                     }
                     // The other replica finds the place again: nothing is forwarded twice.

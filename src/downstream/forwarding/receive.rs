@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use rustls_pki_types::CertificateDer;
 
 use crate::call::{Failure, PeerAddress, RequestFault};
-use crate::cluster::{Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RequestLine};
+use crate::cluster::{
+    Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, RequestLine,
+};
 use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
 
 use super::placement::misdirected;
 use crate::downstream::access::caller::{Refused, Unauthenticated, profile_of, refusal};
+use crate::downstream::requests::budget::CountedEarly;
 use crate::downstream::responses::response;
 use crate::downstream::{Authenticated, Body, McpService};
 
@@ -23,17 +26,24 @@ use crate::downstream::{Authenticated, Body, McpService};
 pub(crate) struct ForwardedHere;
 
 /// A request from another replica that is not served.
-struct RefusedEnvelope {
+struct RefusedForwarding {
     fault: EnvelopeFault,
     /// The client, if it was identified.
     sender: Option<Credential>,
-    /// The connection of the client, or else that of the replica.
-    from: PeerAddress,
+    /// The connection of the client, if a replica has named it.
+    client: Option<PeerAddress>,
+}
+
+impl From<RefusedEnvelope> for RefusedForwarding {
+    fn from(refused: RefusedEnvelope) -> Self {
+        Self { fault: refused.fault, sender: None, client: refused.client }
+    }
 }
 
 impl McpService {
     /// Answers a request from another replica. Anything without a valid envelope is refused.
-    /// `verify` judges the chain of a client's certificate, as a handshake with this replica would.
+    /// `verify` judges the chain of a client's certificate, which is empty if it showed none, as a
+    /// handshake with this replica would.
     pub async fn receive_forwarded<B>(
         self: Arc<Self>,
         request: Request<B>,
@@ -52,21 +62,49 @@ impl McpService {
                     .answer_forwarded(envelope, Request::from_parts(head, body), client)
                     .await
             }
-            Err(fault) => Err(RefusedEnvelope { fault, sender: None, from: replica }),
+            Err(refused) => Err(refused.into()),
         };
-        answered.unwrap_or_else(|refused| {
+        answered.unwrap_or_else(|refused| self.refuse_forwarded(&refused, &uri, replica))
+    }
+
+    /// Refuses a request on the connection of a replica whose certificate is no longer accepted.
+    pub fn refuse_replica(&self, uri: &Uri, replica: PeerAddress) -> Response<Body> {
+        let refused =
+            RefusedEnvelope { fault: EnvelopeFault::UntrustedReplica, client: None }.into();
+        self.refuse_forwarded(&refused, uri, replica)
+    }
+
+    fn refuse_forwarded(
+        &self,
+        refused: &RefusedForwarding,
+        uri: &Uri,
+        replica: PeerAddress,
+    ) -> Response<Body> {
+        if let Some(cluster) = &self.cluster {
             cluster.count_refused();
-            let address = replica.addr.ip().to_string();
-            let fault = refused.fault;
-            let text = format!("a request from {address} to cluster.listen is refused: {fault}");
-            if let Some(line) = self.peer_faults.note_about(&address, &text) {
-                tracing::warn!("{line}");
+        }
+        self.log_refused(refused, replica);
+        let fault = refused.fault;
+        let profile = profile_of(uri.path()).unwrap_or_default();
+        let (sender, failure) = (refused.sender.as_ref(), failure_of(fault));
+        self.audit_entry(sender, refused.client.unwrap_or(replica), profile, &failure);
+        refuse(fault, &failure)
+    }
+
+    /// Warns of a refused request, once for each address and fault.
+    fn log_refused(&self, refused: &RefusedForwarding, replica: PeerAddress) {
+        let (fault, replica) = (refused.fault, replica.addr.ip());
+        let (address, sender) = match refused.client {
+            Some(client) => {
+                (client.addr.ip(), format!("{}, forwarded by {replica},", client.addr.ip()))
             }
-            let profile = profile_of(uri.path()).unwrap_or_default();
-            let (sender, failure) = (refused.sender.as_ref(), failure_of(fault));
-            self.audit_entry(sender, refused.from, profile, &failure);
-            refuse(fault, &failure)
-        })
+            None => (replica, replica.to_string()),
+        };
+        let text = format!("a request from {sender} to cluster.listen is refused: {fault}");
+        let subject = format!("{address} {fault:?}");
+        if let Some(line) = self.peer_faults.note_about(&subject, &text) {
+            tracing::warn!("{line}");
+        }
     }
 
     /// Authenticates the client of a forwarded request again, and answers it.
@@ -75,7 +113,7 @@ impl McpService {
         envelope: Envelope,
         request: Request<B>,
         client: PeerAddress,
-    ) -> Result<Response<Body>, RefusedEnvelope>
+    ) -> Result<Response<Body>, RefusedForwarding>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
@@ -90,15 +128,19 @@ impl McpService {
             Ok(authenticated) => authenticated,
             Err(response) => return Ok(of_known_peer(*response)),
         };
-        let refused = |fault| RefusedEnvelope {
+        let refused = |fault| RefusedForwarding {
             fault,
             sender: Some(from.caller.credential().clone()),
-            from: client,
+            client: Some(client),
         };
         if old.is_some() {
             return Err(refused(EnvelopeFault::OtherRequest));
         }
         envelope.covers_principal(from.caller.principal().as_str()).map_err(refused)?;
+        if envelope.is_counted() {
+            head.extensions.insert(CountedEarly { refusal: None });
+        }
+        self.prepare_rates(&head, &from).await;
         let body = match self.collect_body(&mut head, body, &from).await {
             Ok(body) => body,
             Err(failure) => {
@@ -116,23 +158,27 @@ fn open(
     cluster: &Cluster,
     head: &mut Parts,
     verify: impl Fn(&[CertificateDer<'_>]) -> bool,
-) -> Result<(Envelope, PeerAddress), EnvelopeFault> {
+) -> Result<(Envelope, PeerAddress), RefusedEnvelope> {
+    let unknown = |fault| RefusedEnvelope { fault, client: None };
     let sealed = mcp::header::single_value(&head.headers, &ENVELOPE_HEADER);
-    let sealed = sealed.ok().flatten().cloned().ok_or(EnvelopeFault::Absent)?;
+    let sealed = sealed.ok().flatten().cloned().ok_or(unknown(EnvelopeFault::Absent))?;
     head.headers.remove(&ENVELOPE_HEADER);
     let line = RequestLine { method: &head.method, uri: &head.uri };
     let envelope = cluster.open_envelope(sealed.as_bytes(), line)?;
-    let client = envelope.client().ok_or(EnvelopeFault::Forged)?;
+    let client = envelope.client().ok_or(unknown(EnvelopeFault::Forged))?;
+    let refused = |fault| RefusedEnvelope { fault, client: Some(client) };
     envelope.restore_credentials(&mut head.headers);
     // The connection's own certificate is that of the replica.
     head.extensions.remove::<Arc<ClientCertificate>>();
     let chain: Vec<_> = envelope.certificates().into_iter().map(CertificateDer::from).collect();
+    // The other replica may trust other CAs, or those that this one trusted before, or require no
+    // certificate.
+    if !verify(&chain) {
+        return Err(refused(EnvelopeFault::UntrustedCertificate));
+    }
     if let Some(own) = chain.first() {
-        // The other replica may trust other CAs, or those that this one trusted before.
-        if !verify(&chain) {
-            return Err(EnvelopeFault::UntrustedCertificate);
-        }
-        let parsed = ClientCertificate::parse(own).map_err(|_| EnvelopeFault::Forged)?;
+        let parsed = ClientCertificate::parse(own);
+        let parsed = parsed.map_err(|_| refused(EnvelopeFault::UntrustedCertificate))?;
         head.extensions.insert(Arc::new(parsed));
     }
     head.extensions.insert(ForwardedHere);
@@ -140,11 +186,11 @@ fn open(
 }
 
 /// Returns the failure that a refused request is recorded and answered with. A full table of nonces
-/// is no fault of the request: it may be repeated.
+/// is no fault of the request, and neither is another build of a replica: it may be repeated.
 fn failure_of(fault: EnvelopeFault) -> Failure {
     match fault {
-        EnvelopeFault::TooMany => {
-            Failure::OverLimit { limit: "forwarded".to_owned(), retry_after: NONCES_RETRY_AFTER }
+        EnvelopeFault::TooMany | EnvelopeFault::OtherVersion => {
+            Failure::OverLimit { limit: "forwarded".to_owned(), retry_after: FORWARD_RETRY_AFTER }
         }
         _ => RequestFault::NotForwarded.into(),
     }
@@ -154,7 +200,7 @@ fn failure_of(fault: EnvelopeFault) -> Failure {
 /// closed for requests of single clients.
 fn refuse(fault: EnvelopeFault, failure: &Failure) -> Response<Body> {
     match fault {
-        EnvelopeFault::TooMany => {
+        EnvelopeFault::TooMany | EnvelopeFault::OtherVersion => {
             let mut response = response::refusal(None, failure);
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
@@ -182,8 +228,8 @@ fn forbidden() -> Response<Body> {
 }
 
 /// Time after which a request may be repeated that was refused because too many were forwarded: some
-/// nonces are forgotten then.
-const NONCES_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// nonces are forgotten then. Replicas of another build are replaced soon, too.
+const FORWARD_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -196,8 +242,10 @@ mod tests {
         for (fault, status, retry_after, closes) in [
             (EnvelopeFault::TooMany, 503, Some("5"), false),
             (EnvelopeFault::OtherTarget, 421, None, false),
+            (EnvelopeFault::OtherVersion, 503, Some("5"), false),
             (EnvelopeFault::Replayed, 403, None, true),
             (EnvelopeFault::Absent, 403, None, true),
+            (EnvelopeFault::UntrustedReplica, 403, None, true),
             (EnvelopeFault::Forged, 403, None, true),
             (EnvelopeFault::OtherPrincipal, 403, None, false),
             (EnvelopeFault::OtherBody, 403, None, false),

@@ -23,6 +23,7 @@ pub(crate) struct BodyBudget<'a> {
     from: &'a RequestSender,
     headers: &'a HeaderMap,
     bounds: ShareBounds,
+    is_counted: bool,
 }
 
 /// A request body that takes its memory from a budget.
@@ -58,7 +59,12 @@ impl<'a> BodyBudget<'a> {
         // One body of the largest size always fits.
         let each = limits.bodies_each.max(limits.body);
         let bounds = ShareBounds { all: limits.bodies.max(limits.body), each };
-        Self { mcp, from, headers, bounds }
+        Self { mcp, from, headers, bounds, is_counted: false }
+    }
+
+    /// Counts no request towards the rate: another replica has counted it.
+    pub(crate) fn without_rate(self) -> Self {
+        Self { is_counted: true, ..self }
     }
 
     /// Counts the request towards its client's rate, if its session is not another replica's: then
@@ -66,7 +72,7 @@ impl<'a> BodyBudget<'a> {
     /// Legacy session, a request over the rate is refused before its body is read.
     fn count_request(&self) -> Result<Option<CountedEarly>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
-        if self.mcp.is_counted_later(self.headers, caller) {
+        if self.is_counted || self.mcp.is_counted_later(self.headers, caller) {
             return Ok(None);
         }
         let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());

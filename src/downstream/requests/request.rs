@@ -165,7 +165,12 @@ impl McpService {
         }
         let limits = &from.snapshot.config.gateway.limits;
         let Parts { headers, extensions, .. } = head;
-        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, headers));
+        let budget = BodyBudget::new(self, from, headers);
+        let budget = match extensions.get::<CountedEarly>() {
+            Some(_) => budget.without_rate(),
+            None => budget,
+        };
+        let mut body = BudgetedBody::new(body, budget);
         let collected = tokio::select! {
             // Biased: a body that has arrived already creates no timer.
             biased;

@@ -173,13 +173,20 @@ impl Certificates {
         &self.client_ca
     }
 
-    /// Returns true if a handshake would accept this chain of a client, its own certificate first. The
-    /// client's possession of the key is not verified.
+    /// Returns true if a handshake would accept this chain of a client, its own certificate first;
+    /// empty if it shows none. The client's possession of the key is not verified.
     pub fn accepts_client(&self, chain: &[CertificateDer<'_>]) -> bool {
-        let Some((own, intermediates)) = chain.split_first() else { return false };
+        let Some((own, intermediates)) = chain.split_first() else {
+            return !self.verifier.client_auth_mandatory();
+        };
         let now = UnixTime::since_unix_epoch(clock::unix_now());
         !self.client_ca.is_empty()
             && self.verifier.verify_client_cert(own, intermediates, now).is_ok()
+    }
+
+    /// Returns true if both come from one reading of the files.
+    pub(super) fn is_same_load(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.config, &other.config)
     }
 
     /// Returns true if both have the same certificates.

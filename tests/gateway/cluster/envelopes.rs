@@ -17,6 +17,7 @@ use trunkline::crypto::Sealer;
 use super::{RedisServer, STATE_KEY, forwarded, peer_address, start_replicas};
 use crate::authorization::audited;
 use crate::refused_logins::{line_with, warnings};
+use crate::support::client::Ask;
 use crate::support::{Client, Gateway, Upstream, client_table, poll_for};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -65,14 +66,28 @@ impl Owner {
 
     /// Sends a request with an envelope, and returns its status.
     async fn send(&self, path: &str, body: &str, envelope: Option<&str>) -> u16 {
-        let sender = Client::plain(self.address).becomes(self.client.kind()).h2();
-        let ask = sender.http("POST", path).of_session().body(body);
-        let ask = ask.header("content-type", "application/json");
-        let ask = match envelope {
-            Some(envelope) => ask.header(ENVELOPE_HEADER.as_str(), envelope),
-            None => ask.header("authorization", "Bearer key-one"),
-        };
-        ask.send().await.status()
+        ask(&self.sender(), path, body, envelope).send().await.status()
+    }
+
+    /// Returns a client of the address for replicas.
+    pub fn sender(&self) -> Client {
+        Client::plain(self.address).becomes(self.client.kind()).h2()
+    }
+
+    /// Sends a ping in an envelope, and returns its status.
+    pub async fn ping_by(&self, sender: &Client, nonce: u8) -> u16 {
+        let sealed = self.seal(self.envelope(), nonce);
+        ask(sender, "/mcp", PING, Some(&sealed)).send().await.status()
+    }
+}
+
+/// Returns a request at the address for replicas, with an envelope or with the client's key.
+fn ask<'a>(sender: &'a Client, path: &str, body: &str, envelope: Option<&str>) -> Ask<'a> {
+    let ask = sender.http("POST", path).of_session().body(body);
+    let ask = ask.header("content-type", "application/json");
+    match envelope {
+        Some(envelope) => ask.header(ENVELOPE_HEADER.as_str(), envelope),
+        None => ask.header("authorization", "Bearer key-one"),
     }
 }
 
@@ -123,8 +138,16 @@ async fn only_a_valid_envelope_is_served_and_only_once() {
     // The replica of another id that was at this address before.
     assert_eq!(owner.send("/mcp", PING, Some(&sealed(retargeted))).await, 421);
     assert_eq!(forwarded(&gateway, "refused").await, count + 1);
-    let line = line_with("to cluster.listen is refused").expect("a warning");
-    assert!(line.contains("a request from 127.0.0.1"), "{line}");
+    for line in [
+        "a request from 127.0.0.1 to cluster.listen is refused: it has no envelope",
+        "a request from 127.0.0.1 to cluster.listen is refused: its envelope was not sealed",
+        "a request from 192.0.2.7, forwarded by 127.0.0.1, to cluster.listen is refused: its envelope \
+         was used before",
+        "192.0.2.7, forwarded by 127.0.0.1, to cluster.listen is refused: its envelope has expired",
+        "192.0.2.7, forwarded by 127.0.0.1, to cluster.listen is refused: its body is not that",
+    ] {
+        assert!(line_with(line).is_some(), "{line}");
+    }
     // The replica is served all the same.
     assert_eq!(owner.send("/mcp", PING, Some(&owner.seal(owner.envelope(), 10))).await, 200);
 }
@@ -153,6 +176,31 @@ async fn an_envelope_gives_no_identity_that_its_credential_does_not() {
     for (nonce, (name, envelope, status)) in (1..).zip(cases) {
         let sealed = owner.seal(envelope, nonce);
         assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, status, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_another_replica_has_counted_is_not_counted_again() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let builder = || {
+        let rate = "client_rate = \"2/h\"";
+        Gateway::with("s", upstream.http()).gateway(rate).toml(&client_table("one", "key-one", ""))
+    };
+    let [gateway] = start_replicas(&redis.url(), builder).await;
+    let owner = Owner::of(&gateway).await;
+    // In several pieces, too.
+    let large = format!("{PING}{}", " ".repeat(300_000));
+    for (nonce, body) in [PING, &large, PING].into_iter().enumerate() {
+        let envelope = owner.envelope_of("POST", body).counted();
+        let sealed = owner.seal(envelope, nonce as u8);
+        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, 200, "{nonce}");
+    }
+    // The second permit of the session's client. A refusal in a session has the status 200.
+    for (nonce, is_admitted) in [(4, true), (5, false)] {
+        let sealed = owner.seal(owner.envelope(), nonce);
+        let sender = owner.sender();
+        let said = ask(&sender, "/mcp", PING, Some(&sealed)).send().await.said().await;
+        assert_eq!(said.answer()["error"].is_null(), is_admitted);
     }
 }
 
@@ -204,11 +252,12 @@ async fn refused_bodies_and_envelopes_are_recorded_at_the_owner() {
     let stranger = owner.seal(owner.envelope_of("POST", "{}"), 3);
     assert_eq!(owner.send("/mcp", PING, Some(&stranger)).await, 403, "another body");
     assert_eq!(owner.send("/mcp", PING, None).await, 403, "no envelope");
+    assert_eq!(owner.send("/mcp", PING, Some(&stranger)).await, 403, "used before");
     let is_refusal = |record: &serde_json::Value| record["reason"].is_string();
     let refused = poll_for(async || {
         let all = audited(gateway.folder(), 1).await;
         let refused: Vec<_> = all.into_iter().filter(is_refusal).collect();
-        (refused.len() >= 4).then_some(refused)
+        (refused.len() >= 5).then_some(refused)
     })
     .await;
     let found: Vec<_> = refused
@@ -223,6 +272,7 @@ async fn refused_bodies_and_envelopes_are_recorded_at_the_owner() {
             [Some("parse_error"), known, client],
             [Some("invalid_request"), known, client],
             [Some("invalid_request"), None, Some("127.0.0.1")],
+            [Some("invalid_request"), None, client],
         ],
         "{refused:#?}"
     );

@@ -2,32 +2,40 @@
 
 use std::path::Path;
 
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, SanType, date_time_ymd};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
+use super::envelopes::Owner;
 use super::{RedisServer, forwarded, free_port, knows, peer_address, replica_at, through};
-use crate::certificates::{ClientCa, server_certificates, trust};
+use crate::certificates::{ClientCa, gateway_of as client_gateway, server_certificates, trust};
+use crate::refused_logins::{line_with, warnings};
 use crate::support::client::{Protocol, Trust, dial};
-use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream, client_table};
+use crate::support::gateway::{Builder, key_digest};
+use crate::support::{Client, Gateway, Step, Upstream, client_table};
 
 /// Writes the certificates of replicas into a folder.
 fn peer_certificates(folder: &Path) -> ClientCa {
     let ca = ClientCa::new();
+    std::fs::write(folder.join("peer-ca.pem"), ca.0.pem()).unwrap();
+    write_peer(folder, &ca, &|_| {});
+    ca
+}
+
+/// Writes a certificate of a replica, with changes.
+fn write_peer(folder: &Path, ca: &ClientCa, change: &dyn Fn(&mut CertificateParams)) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     let local = SanType::DnsName("localhost".try_into().unwrap());
     params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into()), local];
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    change(&mut params);
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &ca.0).unwrap();
     std::fs::write(folder.join("peer.pem"), certificate.pem()).unwrap();
     std::fs::write(folder.join("peer.key"), key.serialize_pem()).unwrap();
-    std::fs::write(folder.join("peer-ca.pem"), ca.0.pem()).unwrap();
-    ca
 }
 
 #[tokio::test]
@@ -134,16 +142,74 @@ async fn a_client_certificate_of_a_ca_that_the_owner_does_not_trust_identifies_n
 }
 
 #[tokio::test]
+async fn an_owner_that_requires_certificates_serves_no_forwarded_request_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    peer_certificates(folder.path());
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let clients = ClientCa::new();
+    let replica = |choice| {
+        let digest = key_digest("key-ci");
+        let builder = client_gateway(&upstream, &clients, folder.path(), choice);
+        let ci = format!("[clients.both]\ncertificates = [\"CN=both\"]\nkey = \"{digest}\"\n");
+        replica_at(builder.toml(&ci), &redis.url(), free_port(), &peer_files(folder.path()))
+    };
+    let a = replica("required").start().await;
+    let b = replica("optional").start().await;
+    for replica in [&a, &b] {
+        knows(replica, 1).await;
+    }
+    let shown = trust(folder.path()).showing(clients.issue("both"));
+    let client = Client::sessionless(a.running.address, "2025-11-25").tls(shown.clone());
+    let client = client.initialized().await;
+    for (trust, status) in [(shown, 200), (trust(folder.path()), 403)] {
+        let at_b = through(&b, &client, Some("key-ci")).tls(trust);
+        assert_eq!(at_b.request("ping", json!({})).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_refuses_certificates_of_replicas_that_others_would_not_accept() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = peer_certificates(folder.path());
+    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    let builder = Gateway::with("s", upstream.http());
+    let files = peer_files(folder.path());
+    let a = replica_at(builder, &redis.url(), free_port(), &files).start().await;
+    let ca_file = folder.path().join("peer-ca.pem");
+    let known = Trust::ca(&ca_file).showing(old.issue("a replica"));
+    let address = peer_address(&a).await;
+    let ended = |params: &mut CertificateParams| params.not_after = date_time_ymd(2024, 2, 1);
+    let later = |params: &mut CertificateParams| params.not_before = date_time_ymd(2090, 2, 1);
+    for (change, fault) in [
+        (&ended as &dyn Fn(&mut CertificateParams), "cluster.cert: the certificate has expired"),
+        (&later, "cluster.cert: the certificate is not yet valid"),
+    ] {
+        write_peer(folder.path(), &old, change);
+        assert_eq!(a.reloader.reload().await, ReloadOutcome::Rejected, "{fault}");
+        let status = a.status().await["configuration"]["last_reload"].to_string();
+        assert!(status.contains(fault), "{status}");
+        assert!(is_answered(address, known.clone()).await, "the earlier one is in use");
+        // A change of the file is noticed.
+        assert!(a.reloader.watched_files().contains(&folder.path().join("peer.pem")));
+    }
+    write_peer(folder.path(), &old, &|_| {});
+    assert_eq!(a.reloader.reload().await, ReloadOutcome::Unchanged);
+}
+
+#[tokio::test]
 async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
     let folder = tempfile::tempdir().unwrap();
     server_certificates(folder.path());
     let old = peer_certificates(folder.path());
     let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
+    upstream.does("wait", |_| vec![Step::Progress(1), Step::Hold, Step::text("waited")]);
     let start = async || {
-        let builder = Gateway::with("s", upstream.http());
+        let builder = Gateway::with("s", upstream.http()).toml(&client_table("one", "key-one", ""));
         let files = peer_files(folder.path());
         replica_at(builder, &redis.url(), free_port(), &files).start().await
     };
+    warnings();
     let (a, b) = (start().await, start().await);
     for replica in [&a, &b] {
         knows(replica, 1).await;
@@ -160,6 +226,19 @@ async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
         Trust::ca(&folder.path().join("peer-ca.pem")).showing(ca.issue("a replica"))
     };
     assert!(is_answered(address, showing(&old)).await);
+    // Connections that are open at the reload, in both directions.
+    let owner = Owner::of(&a).await;
+    let held = owner.sender().tls(showing(&old)).keep();
+    assert_eq!(owner.ping_by(&held, 1).await, 200);
+    let client = Client::sessionless(a.running.address, "2025-11-25").key("key-one");
+    let client = client.initialized().await;
+    let at_b = through(&b, &client, Some("key-one"));
+    assert_eq!(at_b.call("s__echo", json!({})).await.text(), "{}");
+    let mut waiting = at_b.ask_call("s__wait", json!({})).token(json!("t")).send().await;
+    waiting.message().await.expect("progress");
+    // A reload of the same files ends none of them.
+    assert_eq!(a.reloader.reload().await, ReloadOutcome::Unchanged);
+    assert_eq!(owner.ping_by(&held, 2).await, 200);
     // Another CA, so that none of the old files is of use.
     let new = peer_certificates(folder.path());
     assert!(!is_answered(address, showing(&new)).await);
@@ -173,9 +252,15 @@ async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
     }
     assert!(is_answered(address, showing(&new)).await);
     assert!(!is_answered(address, showing(&old)).await);
-    let client = a.legacy().await;
-    assert_eq!(through(&b, &client, None).call("s__echo", json!({})).await.text(), "{}");
-    assert_eq!(forwarded(&b, "answered").await, 1);
+    assert_eq!(owner.ping_by(&held, 3).await, 403);
+    let line =
+        line_with("the certificate of its replica is no longer accepted").expect("a warning");
+    assert!(line.contains("a request from 127.0.0.1 to cluster.listen is refused"), "{line}");
+    assert_eq!(at_b.call("s__echo", json!({})).await.text(), "{}");
+    assert_eq!(forwarded(&b, "answered").await, 3);
+    // The call in progress ends on the earlier connection.
+    upstream.release(1);
+    assert_eq!(waiting.said().await.text(), "waited");
     // Files that do not fit each other are not used.
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     std::fs::write(file("peer.key"), key).unwrap();

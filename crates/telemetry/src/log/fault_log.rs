@@ -40,7 +40,8 @@ impl Default for FaultLog {
 }
 
 impl FaultLog {
-    const fn holding(max_faults: usize) -> Self {
+    /// Starts without faults, for this many subjects.
+    pub const fn holding(max_faults: usize) -> Self {
         Self { faults: VecDeque::new(), max_faults }
     }
 

@@ -9,7 +9,7 @@ use crate::call::Drain;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
-use crate::listener::{Listener, LiveSettings, Settings, Workers, edge};
+use crate::listener::{Certificates, Listener, LiveSettings, Settings, Workers, edge};
 use crate::policy::{QuotaLedger, SharedLimits};
 use crate::telemetry::metrics::Metrics;
 
@@ -38,17 +38,25 @@ pub(super) struct PeerConnections {
 }
 
 impl PeerConnections {
-    /// Uses other certificates for new connections. The other settings are those of the start, and
-    /// so is the choice between TLS and none.
+    /// Uses other certificates for new connections. Connections that this replica has opened are
+    /// replaced if the certificates differ; those that others have opened are verified again. The other
+    /// settings are those of the start, and so is the choice between TLS and none.
     pub(super) fn renew_certificates(&self, settings: ReplicaSettings) {
         let ReplicaSettings { listener, outgoing, .. } = settings;
         let (Some(tls), Some(outgoing)) = (listener.tls, outgoing) else { return };
         let running = self.listener.load();
-        if running.tls.is_some() {
+        if let Some(before) = &running.tls {
+            if !tls.has_certificates_of(before) {
+                self.cluster.renew_tls(outgoing);
+            }
             let Settings { limits, guard, .. } = listener;
             self.listener.publish(Settings { limits, guard, tls: Some(tls) });
-            self.cluster.renew_tls(outgoing);
         }
+    }
+
+    /// Returns the certificates in use; `None` without TLS.
+    pub(super) fn certificates(&self) -> Option<Certificates> {
+        self.listener.load().tls.clone()
     }
 }
 

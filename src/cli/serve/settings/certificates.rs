@@ -138,10 +138,7 @@ pub(in crate::cli::serve) fn judge_own(
 }
 
 /// Judges the certificates for connections between replicas.
-pub(super) fn judge_peer(
-    certificates: &Certificates,
-    cluster: &ClusterConfig,
-) -> CertificateReport {
+pub fn judge_peer(certificates: &Certificates, cluster: &ClusterConfig) -> CertificateReport {
     let mut report = CertificateReport::default();
     let file = cluster.cert.as_deref().unwrap_or(Path::new(""));
     report.add_own(certificates, file, &PEER_FACING);

@@ -20,8 +20,8 @@ use crate::telemetry::otel::{self, Otel};
 
 use super::ServeError;
 pub(super) use certificates::judge_own;
-pub use certificates::{CertificateRemark, CertificateReport, judge_authorities};
-use certificates::{PeerCertificates, judge_peer, load_certificates, load_peer_certificates};
+pub use certificates::{CertificateRemark, CertificateReport, judge_authorities, judge_peer};
+use certificates::{PeerCertificates, load_certificates, load_peer_certificates};
 
 /// The settings of both listeners.
 pub struct Listeners {
