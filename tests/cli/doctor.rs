@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -74,18 +74,29 @@ fn an_occupied_port_a_missing_program_and_an_expired_key_are_findings_with_their
     has_finding(&ran, "certificates", "clients.ci.keys[0]", "has expired");
 }
 
+/// A Redis server that ends with the test.
+struct StoreServer(Child);
+
+impl Drop for StoreServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_store_of_replicas_is_written_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (port, peers) = (free(), free());
-    let mut server = Command::new("redis-server")
+    let server = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--save", "", "--requirepass", "secret", "--port"])
         .arg(port.to_string())
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .spawn()
         .expect("the Debian package redis-server");
+    let server = StoreServer(server);
     let config = |password: &str| {
         FREE.replace("[admin]", "state_keys = [\"a key that all replicas share\"]\n[admin]")
             + &format!(
@@ -101,8 +112,7 @@ fn the_store_of_replicas_is_written_and_read() {
     let ran = doctor(folder.path(), &config("wrong"), &["--json"]).exits_with(FAILURE);
     has_finding(&ran, "servers", "cluster.store", "redis://127.0.0.1");
     assert!(!ran.said().contains("wrong@"), "{}", ran.said());
-    let _ = server.kill();
-    let _ = server.wait();
+    drop(server);
     let ran = doctor(folder.path(), &config("secret"), &["--json"]).exits_with(FAILURE);
     has_finding(&ran, "servers", "cluster.store", "redis://127.0.0.1");
 }

@@ -11,7 +11,7 @@ use trunkline::cluster::{ClusterStore as _, RedisStore};
 use trunkline::config::StoreUrl;
 use trunkline::text::error_chain;
 
-use super::{answers, free_port, knows, replica_at, say, start_replicas, through};
+use super::{free_port, knows, replica_at, say, start_replicas, through};
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Upstream, client_table, poll_for};
 
@@ -46,14 +46,14 @@ impl RedisProcesses {
         port
     }
 
-    /// Starts a sentinel that watches the service `main` alone.
-    async fn start_sentinel(&mut self, primary: u16) -> u16 {
+    /// Starts a sentinel that watches the service `main` alone, with further lines in its file.
+    async fn start_sentinel(&mut self, primary: u16, more: &str) -> u16 {
         let port = free_port();
         let file = self.folder.path().join("sentinel.conf");
         let folder = self.folder.path().display();
         let text = format!(
             "bind 127.0.0.1\nport {port}\ndir {folder}\nsentinel monitor main 127.0.0.1 {primary} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n"
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n{more}"
         );
         std::fs::write(&file, text).unwrap();
         let child = Command::new("redis-server")
@@ -63,7 +63,7 @@ impl RedisProcesses {
             .spawn()
             .unwrap();
         self.children.push((port, child));
-        poll_for(async || answers(port).await.then_some(())).await;
+        poll_for(async || say(port, "PING").await).await;
         port
     }
 
@@ -147,7 +147,7 @@ async fn replicas_go_on_with_the_primary_that_sentinels_name_after_a_failover() 
         say(replica, "INFO replication").await?.contains("link_status:up").then_some(())
     })
     .await;
-    let sentinel = servers.start_sentinel(primary).await;
+    let sentinel = servers.start_sentinel(primary, "").await;
     let known = format!("127.0.0.1:{replica}");
     poll_for(async || {
         say(sentinel, "SENTINEL replicas main").await?.contains(&known).then_some(())
@@ -210,7 +210,8 @@ async fn a_sentinel_that_answers_nonsense_names_no_primary() {
 #[tokio::test]
 async fn a_cluster_without_a_slot_fails_in_time() {
     let mut servers = RedisProcesses::new();
-    let port = servers.start(&["--cluster-enabled", "yes"]).await;
+    let bus = free_port().to_string();
+    let port = servers.start(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     let url = StoreUrl::parse(&format!("redis+cluster://127.0.0.1:{port}")).unwrap();
     let store = RedisStore::new(&url).unwrap();
     for _ in 0..2 {
@@ -236,10 +237,8 @@ async fn a_plain_connection_does_not_follow_a_sentinel_to_another_machine() {
 async fn sentinels_with_a_password_get_that_of_the_servers() {
     let mut servers = RedisProcesses::new();
     let primary = servers.start(&["--requirepass", "secret"]).await;
-    let sentinel = servers.start_sentinel(primary).await;
-    for command in ["SENTINEL SET main auth-pass secret", "CONFIG SET requirepass secret"] {
-        say(sentinel, command).await.unwrap();
-    }
+    let password = "requirepass secret\nsentinel auth-pass main secret\n";
+    let sentinel = servers.start_sentinel(primary, password).await;
     let place = format!("127.0.0.1:{sentinel}/main");
     use_store(&format!("redis+sentinel://:secret@{place}")).await;
     for wrong in ["", ":wrong@"] {
@@ -271,7 +270,10 @@ async fn start_cluster(servers: &mut RedisProcesses) -> Vec<u16> {
             let is_ok = say(*port, "CLUSTER INFO").await?.contains("cluster_state:ok");
             let nodes = say(*port, "CLUSTER NODES").await?;
             let replicas = nodes.matches("slave ").count();
-            (is_ok && replicas == 3).then_some(())
+            let replication = say(*port, "INFO replication").await?;
+            let is_synced =
+                replication.contains("role:master") || replication.contains("link_status:up");
+            (is_ok && replicas == 3 && is_synced).then_some(())
         })
         .await;
     }

@@ -261,7 +261,6 @@ mod tests {
             ("redis+sentinel://127.0.0.1/main/x", Err(ClusterFault::StoreUrl), false),
             ("redis+cluster://127.0.0.1/1", Err(ClusterFault::ClusterDatabase), false),
             ("redis://127.0.0.1,127.0.0.1:1", Err(ClusterFault::StoreHosts), false),
-            ("redis+cluster://127.0.0.1,u@127.0.0.1", Err(ClusterFault::PlainStore), false),
             ("redis+cluster://127.0.0.1,", Err(ClusterFault::StoreUrl), false),
             ("redis+cluster://127.0.0.1:0", Err(ClusterFault::StoreUrl), false),
             ("http://h", Err(ClusterFault::StoreUrl), false),
