@@ -11,7 +11,7 @@ use redis::Pipeline;
 
 use super::ClusterStoreError;
 use super::memory::MemoryStore;
-use super::redis::{RedisStore, value_key};
+use super::redis::RedisStore;
 use crate::clock;
 
 /// The name of a record. Collections and names are not secret: a name is random or a digest.
@@ -62,7 +62,7 @@ impl RecordStore for RedisStore {
         let mut commands = Pipeline::new();
         // One byte more than a record may have shows that it is too long.
         let end = isize::try_from(MAX_RECORD_BYTES).unwrap_or(isize::MAX);
-        commands.getrange(value_key(key.collection, key.name), 0, end);
+        commands.getrange(self.record_key(key.collection, key.name), 0, end);
         let (bytes,): (Vec<u8>,) = self.run(&commands).await?;
         match bytes.len() {
             0 => Ok(None),
@@ -89,7 +89,7 @@ impl RecordStore for RedisStore {
             .cmd("EVAL")
             .arg(REPLACE_SCRIPT)
             .arg(1)
-            .arg(value_key(key.collection, key.name))
+            .arg(self.record_key(key.collection, key.name))
             .arg(expected.unwrap_or_default())
             .arg(bytes)
             .arg(lifetime);

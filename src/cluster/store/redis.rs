@@ -13,7 +13,9 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult};
 
 use super::connection::StoreConnection;
 use super::records::{RecordChange, RecordKey, RecordStore};
+use super::sessions::SESSION_COLLECTION;
 use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
+use crate::cluster::membership::REPLICA_COLLECTION;
 use crate::config::{StoreKind, StoreUrl};
 use crate::crypto::random_bytes;
 
@@ -149,8 +151,18 @@ impl RedisStore {
         }
     }
 
-    fn member_key(&self, collection: &str, name: &str) -> String {
+    /// Returns the key of a value of a collection.
+    pub(super) fn member_key(&self, collection: &str, name: &str) -> String {
         format!("{}:{name}", self.names_key(collection))
+    }
+
+    /// Returns the key of a record. In a cluster, sessions have the slot of the leases, which one script
+    /// reads with them.
+    pub(super) fn record_key(&self, collection: &str, name: &str) -> String {
+        if self.is_cluster && collection == SESSION_COLLECTION {
+            return format!("{}:{collection}:{name}", self.names_key(REPLICA_COLLECTION));
+        }
+        format!("{KEY_PREFIX}:{collection}:{name}")
     }
 
     pub(super) async fn run<T: redis::FromRedisValue>(
@@ -172,10 +184,6 @@ fn read_name(member: &[u8]) -> Option<String> {
     let is_name =
         (1..=MAX_NAME_BYTES).contains(&member.len()) && member.iter().all(u8::is_ascii_hexdigit);
     std::str::from_utf8(member).ok().filter(|_| is_name).map(str::to_owned)
-}
-
-pub(super) fn value_key(collection: &str, name: &str) -> String {
-    format!("{KEY_PREFIX}:{collection}:{name}")
 }
 
 /// Returns a reply of the expected type.

@@ -11,7 +11,7 @@ use redis::Pipeline;
 
 use super::memory::MemoryStore;
 use super::records::{RecordKey, RecordStore, StoredRecord};
-use super::redis::{RedisStore, value_key};
+use super::redis::RedisStore;
 use super::{ClusterStoreError, MAX_RECORD_BYTES};
 use crate::clock;
 use crate::cluster::membership::REPLICA_COLLECTION;
@@ -96,10 +96,10 @@ impl SessionStore for RedisStore {
         let mut commands = Pipeline::new();
         for write in writes {
             commands.cmd("EVAL").arg(WRITE_SCRIPT).arg(if write.lost.is_some() { 3 } else { 2 });
-            commands.arg(value_key(SESSION_COLLECTION, &write.name));
-            commands.arg(value_key(REPLICA_COLLECTION, &write.writer));
+            commands.arg(self.record_key(SESSION_COLLECTION, &write.name));
+            commands.arg(self.member_key(REPLICA_COLLECTION, &write.writer));
             if let Some(lost) = &write.lost {
-                commands.arg(value_key(REPLICA_COLLECTION, lost));
+                commands.arg(self.member_key(REPLICA_COLLECTION, lost));
             }
             let lifetime = u64::try_from(write.lifetime.as_millis()).unwrap_or(u64::MAX).max(1);
             let expected = write.expected.as_ref().map_or(&[][..], |version| version);
@@ -118,7 +118,7 @@ impl SessionStore for RedisStore {
         let lifetime = i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX).max(1);
         let mut commands = Pipeline::new();
         for name in names {
-            let key = value_key(SESSION_COLLECTION, name);
+            let key = self.record_key(SESSION_COLLECTION, name);
             commands.getrange(&key, 0, LAST_VERSION_BYTE).pexpire(&key, lifetime).ignore();
         }
         let versions: Vec<Vec<u8>> = self.run(&commands).await?;
@@ -199,7 +199,7 @@ pub(crate) fn session_key(name: &str) -> RecordKey<'_> {
 /// The most bytes of a session's record.
 pub(crate) const MAX_SESSION_RECORD: usize = MAX_RECORD_BYTES / 2;
 /// The collection of sessions' records.
-const SESSION_COLLECTION: &str = "sessions";
+pub(super) const SESSION_COLLECTION: &str = "sessions";
 /// The script of [`SessionStore::write_sessions`].
 const WRITE_SCRIPT: &str = include_str!("write_session.lua");
 /// The place of a version's last byte.
