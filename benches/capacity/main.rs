@@ -15,6 +15,7 @@
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::indexing_slicing,
     reason = "a bench that meets a surprise ends there, and counts nothing beyond 2^52"
 )]
 
@@ -33,25 +34,25 @@ use simulation::Simulation;
 /// Measured costs; `costs.toml` documents the fields.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Costs {
-    pub call_us: f64,
-    pub at_owner: f64,
-    pub forwarded: f64,
-    pub session_us: f64,
-    pub notification_us: f64,
-    pub lease_us: f64,
-    pub session_bytes: f64,
-    pub stream_bytes: f64,
-    pub connection_bytes: f64,
-    pub record_bytes: f64,
-    pub store_commands_per_second: f64,
+struct Costs {
+    call_us: f64,
+    at_owner: f64,
+    forwarded: f64,
+    session_us: f64,
+    notification_us: f64,
+    lease_us: f64,
+    session_bytes: f64,
+    stream_bytes: f64,
+    connection_bytes: f64,
+    record_bytes: f64,
+    store_commands_per_second: f64,
 }
 
 /// A number of replicas and sessions.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    pub replicas: u64,
-    pub sessions: u64,
+struct Plan {
+    replicas: u64,
+    sessions: u64,
 }
 
 fn main() -> ExitCode {
@@ -111,7 +112,7 @@ fn find_limit(replicas: u64, costs: &Costs) -> (Resource, u64) {
 
 impl Plan {
     /// Returns the calls per second.
-    pub fn calls(self) -> u64 {
+    fn calls(self) -> u64 {
         (self.sessions as f64 * CALLS_PER_SESSION) as u64
     }
 }
@@ -151,6 +152,6 @@ fn grouped(number: u64) -> String {
 }
 
 /// Calls of a session in a second: one in 20 seconds, as of an agent that works.
-pub const CALLS_PER_SESSION: f64 = 0.05;
+const CALLS_PER_SESSION: f64 = 0.05;
 const BEGIN: &str = "<!-- measured: capacity -->";
 const END: &str = "<!-- end: capacity -->";

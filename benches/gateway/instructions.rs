@@ -233,14 +233,18 @@ async fn count_calls(
         caller.call().await.expect("a right answer");
     }
     observe();
-    counted.iter().for_each(|(_, process)| process.callgrind("--zero"));
+    for (_, process) in counted {
+        process.callgrind("--zero");
+    }
     for call in 0..COUNTED {
         if call == COUNTED / 2 {
             observe();
         }
         caller.call().await.expect("a right answer");
     }
-    counted.iter().for_each(|(_, process)| process.callgrind("--dump"));
+    for (_, process) in counted {
+        process.callgrind("--dump");
+    }
     caller.close().await;
     counted.iter().map(|(count, _)| count.total()).sum::<u64>() / COUNTED
 }

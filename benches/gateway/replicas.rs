@@ -61,8 +61,9 @@ impl Relay {
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let mut current = current.clone();
-                let server = TcpStream::connect(*current.borrow_and_update()).await;
+                let target = *current.borrow_and_update();
                 tokio::spawn(async move {
+                    let server = TcpStream::connect(target).await;
                     let mut server = server.expect("the program listens");
                     tokio::select! {
                         _ = copy_bidirectional(&mut client, &mut server) => {}

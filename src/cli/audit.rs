@@ -112,9 +112,9 @@ fn verify_log(args: &VerifyArgs) -> ExitCode {
     };
     let mut faults = FoundFaults { form: args.json.into(), count: 0, listed: Vec::new() };
     let mut verifier = LogVerifier::new(log.mode.clone());
-    let verified = verify_files(&log, args, &mut verifier, &mut faults);
+    let outcome = verify_files(&log, args, &mut verifier, &mut faults);
     let report = verifier.report().clone();
-    match verified {
+    match outcome {
         Ok(()) => print_verified(report, faults),
         Err(error) => {
             // The faults before the error are findings, too.

@@ -60,7 +60,7 @@ impl LeaseClock {
         match times.start {
             _ if times.has_left => LeaseStatus::Left,
             None => LeaseStatus::Never,
-            Some(start) if start.age() < LEASE_TIME - LEASE_MARGIN => LeaseStatus::Held,
+            Some(start) if start.age() + LEASE_MARGIN < LEASE_TIME => LeaseStatus::Held,
             Some(_) => LeaseStatus::Lapsed,
         }
     }
@@ -88,7 +88,7 @@ mod tests {
         let clock = LeaseClock::default();
         assert_eq!(clock.state(), LeaseStatus::Never);
         clock.extend(LeaseStart::now());
-        tokio::time::advance(LEASE_TIME - LEASE_MARGIN - Duration::from_millis(1)).await;
+        tokio::time::advance(Duration::from_millis(8_999)).await;
         assert_eq!(clock.state(), LeaseStatus::Held);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(clock.state(), LeaseStatus::Lapsed);

@@ -37,7 +37,7 @@ pub enum SessionPlace {
 #[derive(Debug)]
 pub(super) struct KnownPlaces {
     known: Mutex<HashMap<Arc<str>, KnownPlace>>,
-    turns: [tokio::sync::Mutex<()>; TURNS],
+    turns: [tokio::sync::Mutex<()>; SESSION_TURNS],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +123,7 @@ impl Cluster {
     pub async fn take_turn(&self, id: &str) -> SessionTurn<'_> {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
-        let index = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
+        let index = usize::try_from(hasher.finish() % SESSION_TURNS as u64).unwrap_or_default();
         // The index is below the length.
         let turn = self.places.turns.get(index).unwrap_or(&self.places.turns[0]);
         SessionTurn { _held: turn.lock().await }
@@ -204,7 +204,7 @@ const LOST_TIME: Duration = Duration::from_secs(1);
 /// Limit of the places that are remembered.
 const MAX_KNOWN_PLACES: usize = 10_000;
 /// Sessions whose places are looked for at a time.
-const TURNS: usize = 64;
+const SESSION_TURNS: usize = 64;
 
 #[cfg(test)]
 mod tests;

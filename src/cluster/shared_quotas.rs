@@ -86,10 +86,10 @@ impl SharedQuotas {
         &self.rates
     }
 
-    /// Returns the number of leases of the day.
+    /// Returns the number of leases of all windows.
     #[cfg(test)]
     pub(super) fn leases(&self) -> usize {
-        self.leases.lock().leases.len()
+        self.leases.lock().values().map(|window| window.leases.len()).sum()
     }
 
     /// Takes the calls of a quota.

@@ -128,9 +128,9 @@ mod tests {
         config.code.time = seconds(5000);
         assert_eq!(longest_call(&config), before, "no profile has code");
         config.profiles[0].discovery = DiscoveryChoice::Code;
-        assert_eq!(longest_call(&config), before - of_server + seconds(5000));
+        assert_eq!(longest_call(&config), before + seconds(5000).saturating_sub(of_server));
         let tool = "[tools.own]\ndescription = \"d\"\ntext = \"t\"\ntimeout = \"4000s\"\n";
         let config = read(&format!("{SERVER}{tool}"));
-        assert_eq!(longest_call(&config), before - of_server + seconds(4000));
+        assert_eq!(longest_call(&config), before + seconds(4000).saturating_sub(of_server));
     }
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use crate::waiting::until_async;
+use super::waiting::until_async;
 
 /// A running nginx, which ends with the test.
 pub struct Nginx {
@@ -63,7 +63,8 @@ fn program() -> PathBuf {
 fn configuration(folder: &Path, address: SocketAddr, settings: ProxySettings<'_>) -> String {
     let folder = folder.display();
     let ProxySettings { servers, upstream, location } = settings;
-    let servers: String = servers.iter().map(|server| format!("server {server}; ")).collect();
+    let servers =
+        servers.iter().map(|server| format!("server {server}; ")).collect::<Vec<_>>().concat();
     format!(
         "daemon off;
 master_process off;

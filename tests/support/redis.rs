@@ -84,7 +84,8 @@ async fn answers(port: u16) -> bool {
     say(port, "PING").await.is_some_and(|answer| answer.starts_with("+PONG"))
 }
 
-async fn say(port: u16, line: &str) -> Option<String> {
+/// Sends a command to a server, and returns the first bytes of the answer.
+pub async fn say(port: u16, line: &str) -> Option<String> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
     socket.write_all(format!("{line}\r\n").as_bytes()).await.ok()?;
     let mut answer = vec![0; 16 * 1024];

@@ -62,14 +62,14 @@ impl Replicas {
 /// One gateway, or several replicas of it.
 pub enum Front {
     Alone(Process),
-    Replicas(Replicas),
+    Replicas(Box<Replicas>),
 }
 
 impl Front {
     /// Starts so many gateways of one configuration.
     pub async fn start(config: &str, replicas: usize) -> Self {
         if replicas > 1 {
-            return Self::Replicas(Replicas::start(replicas, config).await);
+            return Self::Replicas(Box::new(Replicas::start(replicas, config).await));
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.toml");

@@ -59,7 +59,7 @@ const CLOCK_STEP: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
 
-    const MIDNIGHT: Duration = Duration::from_secs(20_000 * 86_400);
+    const MIDNIGHT: Duration = Duration::from_hours(20_000 * 24);
 
     fn millis(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -143,7 +143,6 @@ fn clock_skew(date: &str, now: Timestamp) -> Option<i64> {
     Some(now.duration_since(there).as_secs().abs())
 }
 
-/// Fetches the keys of each issuer.
 /// Checks that the store of the replicas can be written and read.
 async fn check_store(url: &StoreUrl, report: &mut DoctorReport) {
     let (area, setting, place) = (CheckArea::Servers, "cluster.store", url.place());
@@ -156,11 +155,12 @@ async fn check_store(url: &StoreUrl, report: &mut DoctorReport) {
         Ok(Err(error)) => error_chain(&error),
         Err(_) => no_answer(),
     };
-    let text = clip(&escape_controls(&format!("{place}: {fault}")), MAX_FAULT).to_owned();
+    let text = clip(&format!("{place}: {fault}"), MAX_FAULT).to_owned();
     let cure = "correct `store`, its user and its password, or the permissions (ACL) of the user";
     report.find_at(area, setting, text, cure);
 }
 
+/// Fetches the keys of each issuer.
 async fn check_issuers(config: &Config, report: &mut DoctorReport) {
     let area = CheckArea::Providers;
     let identity = Identity::new(config, &Identity::default());

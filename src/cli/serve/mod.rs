@@ -259,9 +259,7 @@ impl Running {
             .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
         let surroundings = with_store(surroundings, &config, path).await;
-        if let Some(replica) = &replica {
-            surroundings.grants.share_grants(replica.cluster.shared_records());
-        }
+        replicas::share_grants(replica.as_ref(), &surroundings.grants);
         let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));
@@ -271,8 +269,7 @@ impl Running {
         };
         let definitions = DefinitionGuard::new(open_baselines(&config, path)?);
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
-        let info = own_info();
-        let disabled = DisabledAtStart::open(&config, path);
+        let (info, disabled) = (own_info(), DisabledAtStart::open(&config, path));
         let shared_limits = replicas::share_limits(replica.as_ref(), &quotas);
         let startup =
             StartUp { config, surroundings, info, definitions, quotas, shared_limits, disabled };

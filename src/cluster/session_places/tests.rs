@@ -53,8 +53,8 @@ impl StoreWay {
 
     fn leave<T>(&self, reply: T) -> Result<T, ClusterStoreError> {
         match self.state.load(Ordering::Relaxed) {
-            OPEN | LEASES_ALONE => Ok(reply),
-            _ => Err(ClusterStoreError::Timeout),
+            CUT | DEAF => Err(ClusterStoreError::Timeout),
+            _ => Ok(reply),
         }
     }
 }

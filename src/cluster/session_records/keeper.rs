@@ -27,7 +27,7 @@ impl SessionRecords {
     pub async fn keep(&self) {
         let mut prolonged = clock::now();
         loop {
-            let period = self.lifetime() / PROLONGATIONS;
+            let period = self.lifetime() / RECORD_PROLONGATIONS;
             tokio::select! {
                 () = self.wake.notified() => {
                     if self.write_changes().await.is_err() {
@@ -276,7 +276,7 @@ impl SessionRecords {
 /// Writes of one request to the store.
 const MAX_BATCH: usize = 64;
 /// Prolongations of a record within its lifetime.
-const PROLONGATIONS: u32 = 3;
+const RECORD_PROLONGATIONS: u32 = 3;
 /// Time until the next attempt after a failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Subject of the log lines about the store.

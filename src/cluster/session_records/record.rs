@@ -64,8 +64,8 @@ impl SessionRecord {
     }
 
     /// Opens a record; `None` if it was not sealed for this session with the shared keys.
-    pub(super) fn open(sealer: &Sealer, place: &RecordPlace, sealed: &[u8]) -> Option<Self> {
-        let plain = sealer.open(&place.associated, sealed)?;
+    pub(super) fn open(sealer: &Sealer, place: &RecordPlace, bytes: &[u8]) -> Option<Self> {
+        let plain = sealer.open(&place.associated, bytes)?;
         let (format, rest) = plain.split_first()?;
         let (generation, rest) = rest.split_first_chunk()?;
         let (owner, state) = rest.split_first_chunk()?;

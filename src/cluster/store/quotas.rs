@@ -36,7 +36,7 @@ pub struct QuotaGrant {
 /// A counter of leased calls in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StoredCounter {
-    sum: i64,
+    pub(super) sum: i64,
     until: Instant,
 }
 
@@ -105,8 +105,8 @@ impl QuotaStore for MemoryStore {
     ) -> Result<Vec<i64>, ClusterStoreError> {
         self.access()?;
         let (now, mut quotas) = (clock::now(), self.quotas.lock());
-        quotas.retain(|_, counter| counter.until > now);
-        let sum = quotas.get(name).map_or(0, |counter| counter.sum);
+        let current = quotas.get(name).filter(|counter| counter.until > now);
+        let sum = current.map_or(0, |counter| counter.sum);
         let room = i64::from(demand.limit).saturating_sub(sum).max(0);
         let leased = room.min(demand.most.into());
         if leased == 0 || leased < i64::from(demand.least) {

@@ -201,7 +201,7 @@ impl Sessions {
         self.lock().sessions.get(id).is_some_and(|open| open.session.owner().is(who))
     }
 
-    /// Returns the session with this id, whoever it belongs to.
+    /// Returns the session with this id, of any client.
     pub(super) fn by_id(&self, id: &str) -> Option<Arc<ClientSession>> {
         self.lock().sessions.get(id).map(|open| Arc::clone(&open.session))
     }

@@ -128,7 +128,7 @@ async fn renew_subscriptions(gateway: Arc<Gateway>, session: Arc<ClientSession>,
         }
         tokio::select! {
             () = session.closed().cancelled() => return,
-            changed = changes.changed() => if changed.is_err() { return },
+            noticed = changes.changed() => if noticed.is_err() { return },
         }
         sleep(RENEWAL_PAUSE).await;
     }

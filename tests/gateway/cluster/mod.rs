@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use crate::support::gateway::Builder;
 use crate::support::{Client, Gateway};
 
-pub use crate::support::redis::{RedisServer, free_port};
+pub use crate::support::redis::{RedisServer, free_port, say};
 
 /// The key that all replicas share.
 pub const STATE_KEY: &str = "a key that the replicas of a test share";
@@ -95,7 +95,8 @@ impl StoreGate {
                     if !*state.borrow() {
                         return;
                     }
-                    let mut to = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                    let mut to =
+                        tokio::net::TcpStream::connect(("127.0.0.1", target)).await.unwrap();
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
                         _ = state.wait_for(|is_open| !is_open) => {}

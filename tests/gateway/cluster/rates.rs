@@ -1,15 +1,13 @@
 //! Rates that replicas enforce together.
 
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use trunkline::call::Principal;
 use trunkline::clock::unix_now;
 
 use super::failures::{session_of, silent_replica};
-use super::{RedisServer, forwarded, free_port, knows, replica_at, start_replicas, through};
+use super::{RedisServer, free_port, knows, replica_at, start_replicas, through};
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream, client_table, poll_for, within};
+use crate::support::{Client, Gateway, Upstream, client_table, poll_for};
 
 /// One client, and a rate.
 fn limited(upstream: &Upstream, rate: &str) -> Builder {
@@ -93,43 +91,6 @@ async fn a_request_of_a_lost_owner_waits_for_permits_like_any_other() {
     let client = a.plain().becomes(kind).key("key-one");
     redis.command("CLIENT PAUSE 300 ALL").await;
     assert_eq!(ping_at_once(&client, 4).await, [(404, false); 4]);
-}
-
-#[tokio::test]
-async fn a_request_whose_owner_becomes_known_while_its_body_is_read_counts_once() {
-    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
-    let start =
-        async || replica_at(limited(&upstream, "3/h"), &redis.url(), free_port(), "").start().await;
-    let a = start().await;
-    // It has just read the list of replicas.
-    let renewed = a.status().await["cluster"]["renewed_at"].clone();
-    a.wait_for(|status| status["cluster"]["renewed_at"] != renewed).await;
-    let b = start().await;
-    let client = Client::sessionless(b.running.address, "2025-11-25").key("key-one");
-    let client = client.initialized().await;
-    let (id, body) = (client.session(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    let (begin, rest) = body.split_at(9);
-    let mut socket = TcpStream::connect(a.running.address).await.unwrap();
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer key-one\r\nmcp-session-id: {id}\r\n\
-         content-type: application/json\r\naccept: application/json, text/event-stream\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n{begin}",
-        a.running.address,
-        body.len()
-    );
-    socket.write_all(head.as_bytes()).await.unwrap();
-    poll_for(async || (counter(&a, "trunkline_store_rate_requests_total").await > 0).then_some(()))
-        .await;
-    knows(&a, 1).await;
-    socket.write_all(rest.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    within(socket.read_to_string(&mut answer)).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert_eq!(forwarded(&a, "answered").await, 1);
-    assert!(!answer.contains("error"), "{answer}");
-    // The session and this request have used two.
-    assert_eq!(ping_at_once(&client, 1).await, [(200, true)]);
-    assert!(!ping_at_once(&client, 1).await[0].1);
 }
 
 #[tokio::test]

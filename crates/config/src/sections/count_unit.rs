@@ -25,7 +25,7 @@ impl CountUnit {
 
     /// Returns the name that is shown.
     pub(super) fn name(self) -> &'static str {
-        self.row().names[0]
+        self.row().names.first().copied().unwrap_or_default()
     }
 
     /// Returns the unit of this length; `None` if there is none.

@@ -308,13 +308,11 @@ impl ServerAuthorizer {
         grant: &OauthGrant,
         seeker: &TokenSeeker<'_>,
     ) -> Result<Option<Arc<OauthGrant>>, LoginFault> {
-        match self.oauth.grant {
-            GrantKind::AuthorizationCode => self.refresh_kept(seeker.slot, grant).await,
-            _ => {
-                let renewed = self.obtain_alone(seeker, grant.source.clone()).await?;
-                Ok(self.keep_renewed(seeker.slot, renewed).await)
-            }
+        if self.oauth.grant == GrantKind::AuthorizationCode {
+            return self.refresh_kept(seeker.slot, grant).await;
         }
+        let renewed = self.obtain_alone(seeker, grant.source.clone()).await?;
+        Ok(self.keep_renewed(seeker.slot, renewed).await)
     }
 
     /// Returns the key with which the configured client signs.

@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
 use crate::listener::{Certificates, Listener, LiveSettings, Settings, Workers, edge};
+use crate::oauth::GrantBook;
 use crate::policy::{QuotaLedger, SharedLimits};
 use crate::telemetry::metrics::Metrics;
 
@@ -68,6 +69,13 @@ pub(super) fn share_limits(
     let cluster = &replica?.cluster;
     quotas.share(cluster.shared_quotas());
     Some(SharedLimits { rates: cluster.shared_rates(), items: cluster.used_items() })
+}
+
+/// Keeps grants of logins in the store that replicas share.
+pub(super) fn share_grants(replica: Option<&BoundReplica>, grants: &GrantBook) {
+    if let Some(replica) = replica {
+        grants.share_grants(replica.cluster.shared_records());
+    }
 }
 
 /// Binds the listener for other replicas; `None` without `[cluster]`, and for a gateway of one client.

@@ -269,7 +269,8 @@ mod tests {
             ("h:6379", Err(ClusterFault::StoreUrl), false),
         ] {
             let parsed = StoreUrl::parse(text);
-            assert_eq!(parsed.as_ref().map(StoreUrl::place), place.map(str::to_owned), "{text}");
+            let found = parsed.as_ref().map(StoreUrl::place);
+            assert_eq!(found, place.as_ref().map(|place| (*place).to_owned()), "{text}");
             assert_eq!(parsed.is_ok_and(|url| url.is_own_machine()), is_own, "{text}");
         }
         let hosts = vec!["127.0.0.1"; MAX_STORE_HOSTS].join(",");
