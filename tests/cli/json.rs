@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::process::{Process, TRUNKLINE, Tag};
+use super::process::{Process, TRUNKLINE, Tag, eventually};
 use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, clock, file, trunkline};
 
 /// Reads the only document on standard output.
@@ -101,6 +101,58 @@ fn pin_lists_definitions_and_decisions() {
         let missing = document(&pin(&[command, "clock", "now"]).exits_with(FAILURE));
         assert_eq!(missing, json!({ member: [], "missing": ["now"] }));
     }
+}
+
+#[test]
+fn pending_definitions_are_compared_and_decided() {
+    let folder = tempfile::tempdir().unwrap();
+    let pins = folder.path().join("pins");
+    fs::create_dir(&pins).unwrap();
+    let servers: String = ["s", "t"]
+        .map(|name| super::scan::server(folder.path(), name, super::scan::GRAVE, ""))
+        .concat();
+    let text = super::process::text(&servers);
+    let config = folder.path().join("gateway.toml");
+    fs::write(
+        &config,
+        text.replace("drain = ", &format!("pin_dir = {pins:?}\npins = \"hold\"\ndrain = ")),
+    )
+    .unwrap();
+    let mut gateway = Process::start_with(folder, &config, &[]);
+    // Held tools are not listed.
+    let is_ready = |server: &str| gateway.server(server)["state"] == "ready";
+    eventually("both servers are ready", || is_ready("s") && is_ready("t"));
+    let config = gateway.config().display().to_string();
+    let pin = |args: &[&str]| trunkline(&[&["pin"], args, &["--json", "-c", &config]].concat());
+    let pending = || {
+        let document = document(&pin(&["diff"]));
+        let of_tools = |it: &&Value| it["kind"] == "tools";
+        document["pending"].as_array().unwrap().iter().filter(of_tools).cloned().collect::<Vec<_>>()
+    };
+    eventually("both wait for approval", || pending().len() == 2);
+    gateway.signal(rustix::process::Signal::TERM);
+    gateway.ended();
+    let [first, second] = &pending()[..] else { panic!() };
+    assert_eq!((&first["server"], &second["server"]), (&json!("s"), &json!("t")));
+    assert_eq!((&first["name"], &first["rejected"]), (&json!("add"), &json!(false)), "{first}");
+    assert!(first["diff"].as_str().unwrap().contains("Adds two numbers"), "{first}");
+    assert_eq!(first["sha256"].as_str().unwrap().len(), 64, "{first}");
+    // A definition has several forms.
+    let has_state = |server: &str, state: &str| {
+        let listed = document(&pin(&["list", server]));
+        let forms = listed["definitions"].as_array().unwrap().clone();
+        forms.iter().any(|it| it["name"] == "add" && it["state"] == state)
+    };
+    assert!(["s", "t"].iter().all(|server| has_state(server, "pending")));
+    let add = json!([{ "kind": "tools", "name": "add" }]);
+    let decided = document(&pin(&["approve", "s", "add"]).exits_with(DONE));
+    assert_eq!(decided, json!({ "approved": add, "missing": [] }));
+    let decided = document(&pin(&["reject", "t", "add", "sub"]).exits_with(FAILURE));
+    assert_eq!(decided, json!({ "rejected": add, "missing": ["sub"] }));
+    assert!(has_state("s", "approved") && !has_state("s", "pending"));
+    assert!(has_state("t", "rejected") && !has_state("t", "pending"));
+    let after = document(&pin(&["diff", "t"]).exits_with(DONE));
+    assert_eq!(after["rejected"][0]["name"], "add", "{after}");
 }
 
 #[test]

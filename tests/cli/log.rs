@@ -218,3 +218,79 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
         assert_eq!(found, (&software, &json!(era)), "{line}");
     }
 }
+
+/// A Legacy server over stdio with two resources, to which clients may subscribe.
+const RESOURCES: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {}}
+    if asked["method"] == "initialize":
+        answer["result"] = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "r", "version": "1"},
+                            "capabilities": {"resources": {"subscribe": True}}}
+    elif asked["method"] == "resources/list":
+        answer["result"] = {"resources": [{"uri": "test:" + it, "name": it} for it in "ab"]}
+    elif asked["method"] == "resources/templates/list":
+        answer["result"] = {"resourceTemplates": []}
+    print(json.dumps(answer), flush=True)
+"#;
+
+#[test]
+fn the_access_log_has_refused_pipes_and_each_refused_subscription() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = HEXLOWER.encode(&sha256(b"ci-key"));
+    let script = folder.path().join("server.py");
+    std::fs::write(&script, RESOURCES).unwrap();
+    let text = format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nsse = true\nuris = \"original\"\n\
+         limits = {{ streams = 2, all_subscriptions = 1 }}\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n\
+         [clients.ci]\nkey = \"{key}\"\n\
+         [servers.r]\ncommand = \"python3\"\nargs = [{script:?}]\n"
+    );
+    let config = file(folder.path(), &text);
+    let gateway = Process::start_with(folder, config.as_ref(), &[]);
+    eventually("the server is ready", || gateway.server("r")["state"] == "ready");
+    let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let client = json!({ "name": "agent", "version": "1.0" });
+    let introduction =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let opened = post(gateway.address, None, &message("initialize", introduction));
+    let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    for uri in ["test:a", "test:b"] {
+        let subscribe = message("resources/subscribe", json!({ "uri": uri }));
+        post(gateway.address, Some(session), &subscribe);
+    }
+    // The stream begins, and tells which subscriptions it has.
+    let (_listening, status) = listen(gateway.address, &["test:b"]);
+    assert_eq!(status, "http/1.1 200");
+    let open_pipe = || {
+        let mut stream = TcpStream::connect(gateway.address).unwrap();
+        let head = "GET /sse HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\
+                    authorization: Bearer ci-key\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        (stream, String::from_utf8_lossy(&status).into_owned())
+    };
+    let (_pipe, status) = open_pipe();
+    assert_eq!(status, "HTTP/1.1 200");
+    assert_eq!(open_pipe().1, "HTTP/1.1 503");
+    let lines = || {
+        let log = gateway.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = lines.filter(|line| line["target"] == "trunkline::access");
+        lines.filter(|line| line["outcome"] == "refused").collect::<Vec<_>>()
+    };
+    eventually("each refusal has its line", || lines().len() == 3);
+    for (line, method, limit) in [
+        (&lines()[0], "resources/subscribe", "subscriptions"),
+        (&lines()[1], "subscriptions/listen", "subscriptions"),
+        (&lines()[2], "", "streams"),
+    ] {
+        assert_eq!((&line["method"], &line["limit"]), (&json!(method), &json!(limit)), "{line}");
+        assert_eq!((&line["principal"], &line["profile"]), (&json!("ci"), &json!("default")));
+    }
+}
