@@ -49,11 +49,10 @@ async fn an_idle_child_is_stopped_and_started_again_by_a_call_with_its_list_kept
 #[tokio::test]
 async fn a_call_keeps_a_child_from_being_idle() {
     let upstream = Upstream::legacy().await;
-    let gateway = Gateway::with("s", upstream.stdio() + "idle_stop = \"100ms\"").start().await;
     upstream.does("long", |_| {
         vec![Step::Pause(std::time::Duration::from_millis(600)), Step::text("done")]
     });
-    upstream.announce().await;
+    let gateway = Gateway::with("s", upstream.stdio() + "idle_stop = \"100ms\"").start().await;
     gateway.wait_for(|status| status["catalog"]["tools"] == 5).await;
     assert_eq!(gateway.modern().call("s__long", json!({})).await.text(), "done");
 }
