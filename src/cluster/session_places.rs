@@ -105,9 +105,11 @@ impl Cluster {
         matches!(self.membership.lease(), LeaseStatus::Held | LeaseStatus::Never)
     }
 
-    /// Returns the state of the lease, after an attempt to renew it if it has lapsed.
+    /// Returns the state of the lease, after an attempt to renew it if it has lapsed, or to get the first
+    /// one: a replica that has just started may be asked for a session that it can only own with a lease.
     pub async fn confirm_lease(&self) -> LeaseStatus {
-        if self.membership.lease() == LeaseStatus::Lapsed && !self.membership.is_store_failing() {
+        let may_change = matches!(self.membership.lease(), LeaseStatus::Lapsed | LeaseStatus::Never);
+        if may_change && !self.membership.is_store_failing() {
             self.membership.hurry_renewal().await;
         }
         self.membership.lease()
