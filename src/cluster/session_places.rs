@@ -108,7 +108,8 @@ impl Cluster {
     /// Returns the state of the lease, after an attempt to renew it if it has lapsed, or to get the first
     /// one: a replica that has just started may be asked for a session that it can only own with a lease.
     pub async fn confirm_lease(&self) -> LeaseStatus {
-        let may_change = matches!(self.membership.lease(), LeaseStatus::Lapsed | LeaseStatus::Never);
+        let may_change =
+            matches!(self.membership.lease(), LeaseStatus::Lapsed | LeaseStatus::Never);
         if may_change && !self.membership.is_store_failing() {
             self.membership.hurry_renewal().await;
         }
