@@ -99,7 +99,7 @@ async fn a_response_is_accepted_once_and_its_link_is_used_up_while_the_code_is_e
     let ticket = a.issue().await.unwrap();
     let browser = a.meet().await;
     let state = a.agree(&ticket, browser).await.unwrap();
-    let (at_b, at_a) = tokio::join!(b.book.take_login(&state), a.book.take_login(&state));
+    let (at_b, at_a) = tokio::join!(biased; b.book.take_login(&state), a.book.take_login(&state));
     assert!(at_a.unwrap().is_none(), "both replicas have read the record, one removes it");
     let login = at_b.unwrap().expect("the login of the other replica");
     assert_eq!(login.browser, Some(browser));
