@@ -27,6 +27,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Deserialize;
+use trunkline::bench::report::grouped;
 
 use load::Resource;
 use simulation::Simulation;
@@ -136,19 +137,6 @@ fn check_model(costs: &Costs) {
 fn rounded(number: u64) -> u64 {
     let unit = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     number / unit * unit
-}
-
-/// Returns a number with commas between groups of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Calls of a session in a second: one in 20 seconds, as of an agent that works.

@@ -170,8 +170,8 @@ fn bytes(bytes: u64) -> String {
     format!("{:.1} MiB", crate::runs::run::as_float(bytes) / f64::from(1 << 20))
 }
 
-/// A number with a comma after every three digits.
-fn grouped(number: u64) -> String {
+/// Returns a number with a comma between groups of three digits.
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
