@@ -44,6 +44,14 @@ fn post(address: SocketAddr, session: Option<&str>, message: &Value) -> String {
     post_with("ci-key", address, session, message)
 }
 
+/// Returns the lines of refused requests in the access log, which is JSON.
+fn refusals(gateway: &Process) -> Vec<Value> {
+    let log = gateway.log();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines = lines.filter(|line| line["target"] == "trunkline::access");
+    lines.filter(|line| line["outcome"] == "refused").collect()
+}
+
 /// Like [`post`], with this key.
 fn post_with(key: &str, address: SocketAddr, session: Option<&str>, message: &Value) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -189,12 +197,7 @@ fn the_access_log_names_the_limit_that_refused_a_request_before_it_was_a_call() 
     }
     let large = message("tools/list", json!({ "x": "x".repeat(100_000) }));
     post(gateway.address, None, &large);
-    let lines = || {
-        let log = gateway.log();
-        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let lines = lines.filter(|line| line["target"] == "trunkline::access");
-        lines.filter(|line| line["outcome"] == "refused").collect::<Vec<_>>()
-    };
+    let lines = || refusals(&gateway);
     eventually("each refusal has its line", || lines().len() == 6);
     let lines = lines();
     for (line, method, limit, principal) in [
@@ -278,12 +281,7 @@ fn the_access_log_has_refused_pipes_and_each_refused_subscription() {
     let (_pipe, status) = open_pipe();
     assert_eq!(status, "HTTP/1.1 200");
     assert_eq!(open_pipe().1, "HTTP/1.1 503");
-    let lines = || {
-        let log = gateway.log();
-        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let lines = lines.filter(|line| line["target"] == "trunkline::access");
-        lines.filter(|line| line["outcome"] == "refused").collect::<Vec<_>>()
-    };
+    let lines = || refusals(&gateway);
     eventually("each refusal has its line", || lines().len() == 3);
     for (line, method, limit) in [
         (&lines()[0], "resources/subscribe", "subscriptions"),

@@ -386,8 +386,8 @@ impl Reloader {
         Ok(ReloadReport::accepted(ReloadOutcome::Applied, losses))
     }
 
-    /// Refuses certificates that clients or replicas would not accept in place of certificates that they accept.
-    /// Certificates that are in use already are no reason to refuse other changes.
+    /// Refuses certificates that clients or replicas would not accept in place of certificates that they
+    /// accept. Certificates that are in use already are no reason to refuse other changes.
     fn check_certificates(&self, loaded: &LoadedFiles) -> Result<(), ReloadRefusal> {
         let LoadedFiles { config, source, .. } = loaded;
         let found = RenewalFaults::find(loaded, &self.clients, self.replicas.as_ref());

@@ -8,14 +8,14 @@ use crate::oauth::{call, come_back, link_in, log_in, protected};
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, OauthServer, Said};
 
-const ECHO: &str = r#"{"a":1}"#;
+pub const ECHO: &str = r#"{"a":1}"#;
 
-fn with_login(server: &OauthServer) -> Builder {
+pub fn with_login(server: &OauthServer) -> Builder {
     Gateway::with("s", server.lines("s", ""))
 }
 
 /// Starts a server whose next login gets the token `first`, which `r1` renews.
-async fn server_with_tokens() -> OauthServer {
+pub async fn server_with_tokens() -> OauthServer {
     let server = protected().await;
     server.gives("first", json!({ "expires_in": 3600, "refresh_token": "r1" }));
     server.takes("first", &["list", "call"]);

@@ -1,25 +1,10 @@
 //! Links and logins in progress, which any replica continues.
 
-use serde_json::json;
-
+use super::grants::{ECHO, server_with_tokens, with_login};
 use super::{RedisServer, start_replicas};
-use crate::oauth::{call, link_in, protected};
+use crate::oauth::{call, link_in};
 use crate::support::browser::fields;
-use crate::support::gateway::Builder;
-use crate::support::{Browser, Gateway, OauthServer};
-
-const ECHO: &str = r#"{"a":1}"#;
-
-fn with_login(server: &OauthServer) -> Builder {
-    Gateway::with("s", server.lines("s", ""))
-}
-
-async fn server_with_tokens() -> OauthServer {
-    let server = protected().await;
-    server.gives("first", json!({ "expires_in": 3600, "refresh_token": "r1" }));
-    server.takes("first", &["list", "call"]);
-    server
-}
+use crate::support::{Browser, Gateway};
 
 /// Returns the path and query of a link: a load balancer sends it to any replica.
 fn path_of(link: &str) -> String {

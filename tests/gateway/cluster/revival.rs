@@ -160,7 +160,7 @@ async fn a_session_of_a_killed_replica_goes_on_at_exactly_one_other() {
     let value = redis.command(&format!("GET {record}")).await;
     assert!(!value.contains("a-test") && !record.contains(client.session()), "{value}");
     killed.kill();
-    // While its lease remains, nobody takes the session over.
+    // While its lease remains, no replica takes the session over.
     let at_a = through(&a, &client, None);
     let early = at_a.request("ping", json!({})).await;
     assert_eq!((early.status, early.header("retry-after")), (503, Some("1")));

@@ -205,7 +205,7 @@ async fn a_replica_waits_for_the_renewal_of_another_and_sends_nothing_itself() {
     assert!(!waiting.is_finished());
     a.book.share_renewed(a.records(), &a.slot(), grant("two")).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), "Bearer two");
-    // A lock that nobody releases: the wait has an end.
+    // A lock that no replica releases: the wait has an end.
     let fault = b.server.refresh_kept(&b.slot(), &grant("two")).await.unwrap_err();
     assert!(matches!(fault, crate::LoginFault::Shared(SharingFault::Busy)), "{fault}");
     assert!(a.records().remove(lock, &held).await.unwrap());
