@@ -296,7 +296,7 @@ impl Running {
         let clients = LiveSettings::new(settings.clients);
         let replica = replica.map(|replica| {
             let service = ReplicaService { mcp: &mcp, report: &report, clients: &clients };
-            replica.serve(Arc::clone(&workers), service, draining.clone())
+            replica.serve(Arc::clone(&workers), service)
         });
         let operators = LiveSettings::new(settings.operators);
         let refusals = operator_doors::report_refusals(&gateway);
@@ -385,7 +385,8 @@ impl Running {
             if let Some(handed_over) = handed_over {
                 let _ = handed_over.await;
             }
-            replica.leave().await;
+            // Until now, other replicas could forward messages for calls of this one's clients.
+            replica.leave(within.saturating_sub(stopping.elapsed())).await;
         }
         self.gateway.snapshots.stop().await;
         // The admin listener answers probes until the drain is complete.

@@ -1,11 +1,12 @@
 //! This gateway as one of several replicas: the listener for the others, and the lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
 use crate::admin::StatusReport;
-use crate::call::Drain;
+use crate::call::{DrainSwitch, drain};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
@@ -28,6 +29,8 @@ pub(super) struct BoundReplica {
 pub(super) struct RunningReplica {
     connections: PeerConnections,
     listener: JoinHandle<()>,
+    /// Starts the drain of the listener.
+    switch: DrainSwitch,
     lease: JoinHandle<()>,
 }
 
@@ -111,13 +114,13 @@ pub(super) struct ReplicaService<'a> {
 }
 
 impl BoundReplica {
-    /// Serves other replicas until the drain is over, and keeps the lease.
+    /// Serves other replicas until it leaves, and keeps the lease.
     pub(super) fn serve(
         self,
         workers: Arc<Workers>,
         service: ReplicaService<'_>,
-        draining: Drain,
     ) -> RunningReplica {
+        let (switch, draining) = drain();
         let Self { cluster, socket, settings } = self;
         let ReplicaService { mcp, report, clients } = service;
         let (mcp, report, clients) = (Arc::clone(mcp), Arc::clone(report), clients.clone());
@@ -136,7 +139,7 @@ impl BoundReplica {
         tracing::info!(id = %cluster.id(), "this gateway is a replica");
         let digest = move || report.loaded_digest();
         let lease = tokio::spawn(Arc::clone(&cluster).keep_lease(digest));
-        RunningReplica { connections, listener, lease }
+        RunningReplica { connections, listener, switch, lease }
     }
 }
 
@@ -152,8 +155,10 @@ impl RunningReplica {
         tokio::spawn(async move { cluster.hand_over().await })
     }
 
-    /// Ends the lease, after the requests that other replicas have forwarded.
-    pub(super) async fn leave(self) {
+    /// Accepts no more requests from other replicas, and ends the lease after those that they have
+    /// forwarded, which are cut after this time.
+    pub(super) async fn leave(self, within: Duration) {
+        self.switch.start(within);
         let _ = self.listener.await;
         self.lease.abort();
         let _ = self.lease.await;
