@@ -99,6 +99,7 @@ pub enum ClusterError {
 pub struct Cluster {
     id: ReplicaId,
     session_ids: SessionIds,
+    stream_ids: SessionIds,
     envelopes: Sealer,
     nonces: UsedNonces,
     membership: Arc<Membership>,
@@ -182,6 +183,7 @@ impl Cluster {
         Ok(Arc::new(Self {
             id,
             session_ids: SessionIds::new(id, sealer(SESSION_PURPOSE)?),
+            stream_ids: SessionIds::new(id, sealer(STREAM_PURPOSE)?),
             envelopes: sealer(ENVELOPE_PURPOSE)?,
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
@@ -284,6 +286,18 @@ impl Cluster {
         self.session_ids.create(principal, endpoint)
     }
 
+    /// Creates the id of an event stream of 2024-11-05 that this replica has.
+    ///
+    /// # Errors
+    /// [`ClusterError`] without random bytes.
+    pub fn new_stream_id(
+        &self,
+        principal: &Principal,
+        endpoint: &Endpoint,
+    ) -> Result<Arc<str>, ClusterError> {
+        self.stream_ids.create(principal, endpoint)
+    }
+
     /// Returns the other replica with this id, which a parked call or a kept result names; `None` if it
     /// is this one, or gone.
     pub fn find_replica(&self, id: ReplicaId) -> Option<Arc<PeerLink>> {
@@ -370,6 +384,7 @@ pub const ENVELOPE_PURPOSE: &[u8] = b"trunkline forwarded request";
 /// Purposes of the other keys.
 const RECORD_PURPOSE: &[u8] = b"trunkline replica record";
 const SESSION_PURPOSE: &[u8] = b"trunkline session id";
+const STREAM_PURPOSE: &[u8] = b"trunkline event stream id";
 const SESSION_RECORD_PURPOSE: &[u8] = b"trunkline session record";
 
 /// Time limit of one access to the store.

@@ -1,4 +1,4 @@
-//! Ids of Legacy sessions that name their owner.
+//! Ids of Legacy sessions, and of event streams of 2024-11-05, that name their owner.
 //!
 //! An id is the owner's id and random bytes, sealed with the principal and the endpoint as associated
 //! data. Any replica opens it with the identity of the request, so there is no table of sessions, and
@@ -12,7 +12,7 @@ use super::{ClusterError, ReplicaId};
 use crate::call::{Endpoint, Principal, ProfileName};
 use crate::crypto::{NONCE_LEN, Sealer, random_bytes};
 
-/// Creates and opens ids.
+/// Creates and opens ids of one kind.
 #[derive(Debug)]
 pub(super) struct SessionIds {
     own: ReplicaId,
@@ -24,7 +24,7 @@ impl SessionIds {
         Self { own, sealer }
     }
 
-    /// Creates the id of a session of this replica.
+    /// Creates the id of a session or a stream of this replica.
     pub(super) fn create(
         &self,
         principal: &Principal,
@@ -36,8 +36,8 @@ impl SessionIds {
         Ok(BASE64URL_NOPAD.encode(&sealed).into())
     }
 
-    /// Returns the owner of a session; `None` if the id is of no replica, or was created for another
-    /// principal or endpoint.
+    /// Returns the owner; `None` if the id is of no replica, or was created for another principal or
+    /// endpoint.
     pub(super) fn owner_of(
         &self,
         id: &str,

@@ -146,6 +146,25 @@ impl Cluster {
         self.link_to(supposed, unreached)
     }
 
+    /// Returns the other replica that has an event stream of 2024-11-05; `None` if the id is of no
+    /// stream of this principal and endpoint, or its replica is this one, or gone.
+    ///
+    /// # Errors
+    /// [`ClusterStoreError`]: its replica is not known here, and the store cannot be read.
+    pub async fn find_stream(
+        &self,
+        key: SessionKey<'_>,
+    ) -> Result<Option<Arc<PeerLink>>, ClusterStoreError> {
+        let owner = self.stream_ids.owner_of(key.id, key.principal, key.endpoint);
+        let Some(owner) = owner.filter(|owner| *owner != self.id) else { return Ok(None) };
+        if let Some(link) = self.membership.link(owner) {
+            return Ok(Some(link));
+        }
+        // It may have started a moment ago.
+        self.membership.refresh().await?;
+        Ok(self.membership.link(owner))
+    }
+
     fn link_to(&self, owner: ReplicaId, unreached: Option<ReplicaId>) -> Option<Arc<PeerLink>> {
         let is_other = owner != self.id && Some(owner) != unreached;
         is_other.then(|| self.membership.link(owner)).flatten()

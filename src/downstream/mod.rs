@@ -48,7 +48,7 @@ use forwarding::keep_credentials;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use modern::stream_register::ListenStreams;
-use requests::budget::CountedEarly;
+use requests::budget::{CountedAtStream, CountedEarly};
 use requests::dispatch::answered;
 use requests::era;
 use requests::refused_requests::{AuditedRequest, RefusedMessage};
@@ -171,11 +171,14 @@ impl McpService {
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
         // The listener has verified it in the handshake of the connection.
         let certificate = head.extensions.get::<Arc<ClientCertificate>>();
-        let shown = self.cluster.as_ref().and_then(|_| keep_credentials(&head));
+        let shown = self.cluster.as_ref().and_then(|_| keep_credentials(&head, old.as_deref()));
         match self.identify_sender(endpoint, &mut head.headers, peer, certificate) {
             Ok(from) => {
                 if let Some(shown) = shown {
                     head.extensions.insert(shown.removed_from(&head.headers));
+                }
+                if let Some(OldTransport::Message { .. }) = old.as_deref() {
+                    head.extensions.insert(CountedAtStream);
                 }
                 Ok(Authenticated { head, body, from, old })
             }
@@ -200,7 +203,7 @@ impl McpService {
         // Destructured outside of the future: inside, the parts would be stored twice.
         let Authenticated { mut head, body, from, old } = authenticated;
         Box::into_pin(boxed(|| async move {
-            self.prepare_rates(&head, &from).await;
+            self.prepare_rates(&head, &from, old.as_deref()).await;
             Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => {
@@ -227,8 +230,12 @@ impl McpService {
     }
 
     /// Provides the permits of rates that replicas share, unless another replica may count the request.
-    async fn prepare_rates(&self, head: &Parts, from: &RequestSender) {
-        if self.cluster.is_some() && !self.is_counted_later(&head.headers, &from.caller) {
+    async fn prepare_rates(&self, head: &Parts, from: &RequestSender, old: Option<&OldTransport>) {
+        let may_count_elsewhere = || match old {
+            Some(old) => old.is_for_absent_stream(),
+            None => self.is_counted_later(&head.headers, &from.caller),
+        };
+        if self.cluster.is_some() && !may_count_elsewhere() {
             self.prepare_rates_here(head, from).await;
         }
     }

@@ -9,15 +9,16 @@ use crate::support::{Client, Gateway, Reply, Step, Upstream, client_table, every
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 
 /// An old client: its stream, and the address for its posts.
-struct Old {
-    client: Client,
-    stream: Reply,
-    messages: String,
+pub struct Old {
+    /// Posts the messages.
+    pub client: Client,
+    pub stream: Reply,
+    pub messages: String,
     next_id: u64,
 }
 
 impl Old {
-    async fn connect(client: Client, path: &str) -> Self {
+    pub async fn connect(client: Client, path: &str) -> Self {
         // The media type in requests of browsers' own event sources.
         let mut stream = client.http("GET", path).accept("text/event-stream").send().await;
         assert_eq!(stream.status(), 200);
@@ -25,12 +26,11 @@ impl Old {
         Self { client, stream, messages, next_id: 1 }
     }
 
-    async fn post(&self, message: &Value) -> Reply {
-        let post = self.client.http("POST", &self.messages);
-        post.header("content-type", "application/json").body(message.to_string()).send().await
+    pub async fn post(&self, message: &Value) -> Reply {
+        post_to(&self.client, &self.messages, message).await
     }
 
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = json!(self.next_id);
         self.next_id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -39,12 +39,18 @@ impl Old {
         id
     }
 
-    async fn notify(&self, method: &str, params: Value) {
+    pub async fn notify(&self, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
         assert_eq!(self.post(&message).await.status(), 202);
     }
 
-    async fn request(&mut self, method: &str, params: Value) -> Value {
+    /// Answers a request of the gateway.
+    pub async fn answer(&self, question: &Value, result: Value) {
+        let message = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+        assert_eq!(self.post(&message).await.status(), 202);
+    }
+
+    pub async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params).await;
         loop {
             let message = self.stream.message().await.expect("an answer");
@@ -54,15 +60,25 @@ impl Old {
         }
     }
 
-    async fn initialize(&mut self) -> Value {
-        let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": { "name": "old", "version": "1" } });
+    pub async fn initialize(&mut self) -> Value {
+        self.initialize_offering(json!({})).await
+    }
+
+    pub async fn initialize_offering(&mut self, capabilities: Value) -> Value {
+        let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": capabilities, "clientInfo": { "name": "old", "version": "1" } });
         let answer = self.request("initialize", hello).await;
         self.notify("notifications/initialized", json!({})).await;
         answer
     }
 }
 
-fn echo(tool: &str) -> Value {
+/// Posts a message to the address of a stream.
+pub async fn post_to(client: &Client, address: &str, message: &Value) -> Reply {
+    let post = client.http("POST", address).header("content-type", "application/json");
+    post.body(message.to_string()).send().await
+}
+
+pub fn echo(tool: &str) -> Value {
     json!({ "name": tool, "arguments": { "a": 1 } })
 }
 
@@ -190,6 +206,21 @@ async fn streams_of_the_old_transport_are_bounded_with_the_others() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_message_in_several_pieces_counts_once() {
+    let upstream = Upstream::legacy().await;
+    let lines = ["sse = true", "client_rate = \"3/h\""];
+    let gateway = Gateway::with("s", upstream.stdio()).gateway(lines[0]).gateway(lines[1]);
+    let gateway = gateway.start().await;
+    let mut old = Old::connect(gateway.plain(), "/sse").await;
+    old.initialize().await;
+    let large = json!({ "name": "s__echo", "arguments": { "x": "y".repeat(300_000) } });
+    assert!(old.request("tools/call", large.clone()).await["result"].is_object());
+    assert!(old.request("tools/call", echo("s__echo")).await["result"].is_object());
+    let refused = old.request("tools/call", large).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("over the limit"), "{refused}");
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::peers::{Driver, HttpServer, file};
-use super::process::{Process, text};
+use super::process::text;
+use super::replicas::Front;
 
 const CLIENTS: [(&str, &str); 4] = [
     ("node", "clients/ts_v1.mjs"),
@@ -40,29 +41,55 @@ fn judge(who: &str, lines: &[Value]) {
     assert_eq!(lines[5]["result"]["cancelled"], true, "{who}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn old_clients_and_old_servers_meet_each_other_and_new_ones() {
+/// Servers of the old transport, and their tables in the configuration.
+fn old_servers() -> ([HttpServer; 2], String) {
     let mut python = Command::new(file(".venv-v1/bin/python"));
     let python = HttpServer::announcing(python.args([&file("legacy_server.py"), "--sse", "0"]));
     let typescript = HttpServer::reference("sse");
     // The transport is detected for the first, and configured for the second.
-    let servers = format!(
+    let tables = format!(
         "\n[servers.py]\nurl = \"http://127.0.0.1:{}/sse\"\n\
          \n[servers.ts]\nurl = \"http://127.0.0.1:{}/sse\"\ntransport = \"sse\"\n",
         python.port, typescript.port
     );
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("gateway.toml");
-    std::fs::write(&config, text(&servers).replacen("[gateway]", "[gateway]\nsse = true", 1))
-        .unwrap();
-    let gateway = Process::start_with(folder, &config, &[]);
-    gateway.ready(&["py", "ts"]);
+    ([python, typescript], tables)
+}
+
+/// Runs every client by both transports, through one gateway or several replicas.
+async fn run_clients(front: &Front) {
+    for gateway in front.gateways() {
+        gateway.ready(&["py", "ts"]);
+    }
     for (index, (program, script)) in CLIENTS.into_iter().enumerate() {
         let driver = Driver { program, script, era: "legacy" };
-        let old = format!("sse:http://{}/sse", gateway.address);
+        let old = format!("sse:http://{}/sse", front.address());
         let lines = driver.run(&old, &steps(&format!("old{index}"))).await;
         judge(&format!("{script} by /sse"), &lines);
-        let lines = driver.run(&gateway.url(), &steps(&format!("new{index}"))).await;
+        let lines = driver.run(&front.url(), &steps(&format!("new{index}"))).await;
         judge(&format!("{script} by /mcp"), &lines);
+    }
+}
+
+/// Returns a configuration with these servers, for clients of both transports.
+fn with_old_transport(servers: &str) -> String {
+    text(servers).replacen("[gateway]", "[gateway]\nsse = true", 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_clients_and_old_servers_meet_each_other_and_new_ones() {
+    let (_servers, tables) = old_servers();
+    run_clients(&Front::start(&with_old_transport(&tables), 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_clients_post_to_any_of_three_replicas() {
+    let (_servers, tables) = old_servers();
+    let front = Front::start(&with_old_transport(&tables), 3).await;
+    run_clients(&front).await;
+    for gateway in front.gateways() {
+        let metrics = gateway.operator("/metrics");
+        let line = "trunkline_forwarded_requests_total{outcome=\"answered\"} ";
+        let forwarded = metrics.lines().find_map(|it| it.strip_prefix(line));
+        assert_ne!(forwarded.unwrap_or("0"), "0", "messages for other replicas arrived here");
     }
 }

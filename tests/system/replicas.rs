@@ -84,6 +84,14 @@ impl Front {
         }
     }
 
+    /// Returns the address for clients.
+    pub fn address(&self) -> std::net::SocketAddr {
+        match self {
+            Self::Alone(gateway) => gateway.address,
+            Self::Replicas(replicas) => replicas.address(),
+        }
+    }
+
     /// Returns the URL for clients.
     pub fn url(&self) -> String {
         match self {

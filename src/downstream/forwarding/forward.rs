@@ -21,6 +21,7 @@ use crate::text::error_chain;
 use super::bounds::head_patience;
 use super::continuation::is_modern_post;
 use crate::downstream::access::caller::RequestSender;
+use crate::downstream::http_sse::OldTransport;
 use crate::downstream::requests::budget::CountedEarly;
 use crate::downstream::responses::body::BrokenBodyError;
 use crate::downstream::responses::response;
@@ -80,8 +81,15 @@ pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Copies the credentials of a request that may be forwarded, before authentication removes them.
-pub(crate) fn keep_credentials(head: &Parts) -> Option<ShownCredentials> {
-    if session_id(&head.headers).is_none() && !is_modern_post(head) {
+pub(crate) fn keep_credentials(
+    head: &Parts,
+    old: Option<&OldTransport>,
+) -> Option<ShownCredentials> {
+    let may_be_forwarded = match old {
+        Some(old) => old.is_for_absent_stream(),
+        None => session_id(&head.headers).is_some() || is_modern_post(head),
+    };
+    if !may_be_forwarded {
         return None;
     }
     let shown = ShownCredentials::read(&head.headers, &CREDENTIAL_HEADERS);

@@ -1,15 +1,17 @@
-//! Requests that other replicas answer: those for their Legacy sessions, parked calls and kept results.
+//! Requests that other replicas answer: those for their Legacy sessions, event streams of 2024-11-05,
+//! parked calls and kept results.
 //!
-//! [`placement`] decides where a request of a session is answered, and [`continuation`] finds the replica
-//! of a Modern client's request. [`forward`] sends a request on, and [`receive`] is the owner's side. The
-//! owner authenticates the client itself and answers like any other request, so a forwarded request
-//! has no rights of its own.
+//! [`placement`] decides where a request of a session is answered, [`stream_messages`] finds the replica
+//! of an event stream, and [`continuation`] that of a Modern client's request. [`forward`] sends a
+//! request on, and [`receive`] is the owner's side. The owner authenticates the client itself and answers
+//! like any other request, so a forwarded request has no rights of its own.
 
 mod bounds;
 mod continuation;
 mod forward;
 mod placement;
 mod receive;
+mod stream_messages;
 
 pub(super) use forward::keep_credentials;
 use receive::ForwardedHere;

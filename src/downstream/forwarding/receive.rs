@@ -17,6 +17,7 @@ use crate::mcp;
 
 use super::placement::misdirected;
 use crate::downstream::access::caller::{Refused, Unauthenticated, profile_of, refusal};
+use crate::downstream::http_sse::OldTransport;
 use crate::downstream::requests::budget::CountedEarly;
 use crate::downstream::responses::response;
 use crate::downstream::{Authenticated, Body, McpService};
@@ -133,14 +134,15 @@ impl McpService {
             sender: Some(from.caller.credential().clone()),
             client: Some(client),
         };
-        if old.is_some() {
+        // A stream is opened by the replica that its client is connected to.
+        if matches!(old.as_deref(), Some(OldTransport::Stream { .. })) {
             return Err(refused(EnvelopeFault::OtherRequest));
         }
         envelope.covers_principal(from.caller.principal().as_str()).map_err(refused)?;
         if envelope.is_counted() {
             head.extensions.insert(CountedEarly { refusal: None });
         }
-        self.prepare_rates(&head, &from).await;
+        self.prepare_rates(&head, &from, old.as_deref()).await;
         let body = match self.collect_body(&mut head, body, &from).await {
             Ok(body) => body,
             Err(failure) => {
@@ -149,7 +151,7 @@ impl McpService {
             }
         };
         envelope.covers_body(&body).map_err(refused)?;
-        Ok(of_known_peer(self.answer(head, body, from).await))
+        Ok(of_known_peer(self.serve(Authenticated { head, body, from, old }).await))
     }
 }
 

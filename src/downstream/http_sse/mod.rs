@@ -1,16 +1,19 @@
 //! The HTTP with SSE transport of 2024-11-05, for clients without a newer one.
 //!
 //! A client opens one stream, `/sse`. Its first event contains the address for the client's
-//! messages, and every response arrives on the stream. Together they are a pipe of two HTTP halves,
-//! so the bridge that serves standard streams ([`super::stdio`]) serves them as well. The session
-//! lasts as long as the stream.
+//! messages ([`addresses`]), and every response arrives on the stream. Together they are a pipe of two
+//! HTTP halves, so the bridge that serves standard streams ([`super::stdio`]) serves them as well. The
+//! session lasts as long as the stream. Of several replicas, the one with the stream has the session:
+//! the others forward messages to it ([`super::forwarding`]).
+
+mod addresses;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::Stream;
 use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri, header};
@@ -18,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::call::PeerAddress;
-use crate::call::{Drain, Failure};
+use crate::call::{Drain, Failure, InternalFault};
 use crate::codec::large_message::work_on;
 use crate::codec::sse;
 use crate::jsonrpc;
@@ -27,7 +30,7 @@ use crate::shares::{Holder, ShareBounds, SharedAmount};
 
 use super::access::caller::{AccessWatch, RequestSender, VerifiedCaller};
 use super::requests::refused_requests::RefusedMessage;
-use super::requests::request::Posted;
+use super::requests::request::{EndsWithStream, Posted};
 use super::responses::open_streams::StreamPlace;
 use super::responses::response;
 use super::{Body, McpService};
@@ -35,6 +38,7 @@ use crate::downstream::legacy::unguessable;
 use crate::downstream::stdio::{
     Bridge, BridgeBounds, McpPeer, Mirroring, OutputBudget, OutputLines,
 };
+use addresses::OldAddress;
 
 /// Open streams, by the ids that their clients post under.
 #[derive(Default)]
@@ -57,7 +61,7 @@ impl SsePipes {
 /// State shared by an open stream and the messages posted to it.
 pub(super) struct SsePipe {
     caller: VerifiedCaller,
-    /// The endpoint that it leads to.
+    /// The endpoint of the stream.
     uri: Uri,
     bridge: Arc<Bridge<Inside>>,
 }
@@ -66,19 +70,21 @@ pub(super) struct SsePipe {
 pub(super) enum OldTransport {
     /// Opens a stream for this endpoint.
     Stream { endpoint: Uri },
-    /// Posts a message to an open stream.
-    Message(Arc<SsePipe>),
-    /// Posts a message to a stream that is not open.
-    UnknownStream { endpoint: Uri },
+    /// Posts a message to a stream; `pipe` is `None` if that is not here.
+    Message { endpoint: Uri, pipe: Option<Arc<SsePipe>> },
 }
 
 impl OldTransport {
     /// Returns the endpoint of the request, which its sender is identified for.
     pub(super) fn endpoint(&self) -> &Uri {
         match self {
-            Self::Stream { endpoint } | Self::UnknownStream { endpoint } => endpoint,
-            Self::Message(pipe) => &pipe.uri,
+            Self::Stream { endpoint } | Self::Message { endpoint, .. } => endpoint,
         }
+    }
+
+    /// Returns true for a message to a stream that is not here.
+    pub(super) fn is_for_absent_stream(&self) -> bool {
+        matches!(self, Self::Message { pipe: None, .. })
     }
 }
 
@@ -118,7 +124,8 @@ impl McpPeer for Inside {
             let Some(name) = name else { continue };
             posted.headers_mut().insert(name, value);
         }
-        let (head, body) = posted.into_parts();
+        let (mut head, body) = posted.into_parts();
+        head.extensions.insert(EndsWithStream);
         let snapshot = self.mcp.gateway.snapshots.load_full();
         let from = RequestSender { caller: self.caller.clone(), peer: self.peer, snapshot };
         Ok(Arc::clone(&self.mcp).answer(head, body, from).await)
@@ -131,6 +138,8 @@ impl McpPeer for Inside {
 
 /// An open stream.
 struct Streaming {
+    /// The address for the client's messages.
+    address: String,
     lines: OutputLines,
     keep_alive: Duration,
     drain: Drain,
@@ -147,7 +156,7 @@ impl Streaming {
         stream! {
             // Moved as a whole, with the guards that it holds until its end.
             let mut this = self;
-            yield endpoint(&this.registered.id);
+            yield addresses::endpoint_event(&this.address);
             loop {
                 tokio::select! {
                     biased;
@@ -172,22 +181,23 @@ impl Streaming {
 impl McpService {
     /// Recognizes a request to the old transport.
     pub(super) fn old_transport(&self, uri: &Uri) -> Option<OldTransport> {
-        let is_stream = is_stream(uri.path());
-        if !is_stream && uri.path() != MESSAGES_PATH
-            || !self.gateway.snapshots.load().config.gateway.sse
-        {
+        let address = OldAddress::parse(uri.path())?;
+        if !self.gateway.snapshots.load().config.gateway.sse {
             return None;
         }
-        if is_stream {
-            return Some(OldTransport::Stream { endpoint: inner(uri) });
+        if address == OldAddress::Stream {
+            return Some(OldTransport::Stream { endpoint: addresses::endpoint_of_stream(uri) });
         }
-        let query = uri.query().unwrap_or_default();
-        let id = query.split('&').find_map(|part| part.strip_prefix("session="));
-        Some(match id.and_then(|id| self.pipes.find(id)) {
-            Some(pipe) => OldTransport::Message(pipe),
+        let pipe = addresses::stream_id(uri).and_then(|id| self.pipes.find(id));
+        let endpoint = match (&self.cluster, &pipe) {
+            // The same at each replica.
+            (Some(_), _) => addresses::endpoint_of_messages(uri),
+            (None, _) if address == OldAddress::MessagesAtProfile => return None,
+            (None, Some(pipe)) => pipe.uri.clone(),
             // Known and unknown streams are refused in the same way before any lookup.
-            None => OldTransport::UnknownStream { endpoint: inner(uri) },
-        })
+            (None, None) => addresses::default_endpoint(),
+        };
+        Some(OldTransport::Message { endpoint, pipe })
     }
 
     /// Answers a request to the old transport.
@@ -201,11 +211,15 @@ impl McpService {
             (OldTransport::Stream { endpoint }, &HttpMethod::GET) => {
                 self.open_pipe(endpoint, &request.into_parts().0, from)
             }
-            (OldTransport::Message(pipe), &HttpMethod::POST) if pipe.caller.is(&from.caller) => {
+            (OldTransport::Message { pipe: Some(pipe), .. }, &HttpMethod::POST)
+                if pipe.caller.is(&from.caller) =>
+            {
                 self.post_to_pipe(&pipe, request, from).await
             }
-            (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
-                response::refusal(None, &Failure::SessionLost)
+            (OldTransport::Message { .. }, &HttpMethod::POST) => {
+                let (head, body) = request.into_parts();
+                let id = addresses::stream_id(&head.uri);
+                self.forward_message(id, (&head, &body), &from).await
             }
             // A client of a newer transport posts here first: this status leads it to the old
             // transport.
@@ -217,7 +231,7 @@ impl McpService {
         let (limit, keep_alive) = self.limits();
         let holder = Holder::identify(from.caller.principal(), from.peer.addr.ip());
         let entered = self.streams.enter(&holder, None, limit);
-        let entered = entered.and_then(|place| Ok((place, unguessable()?)));
+        let entered = entered.and_then(|place| Ok((place, self.new_stream_id(&from.caller)?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
             Err(failure) => {
@@ -236,9 +250,14 @@ impl McpService {
         let budget = OutputBudget { unread, holder, bounds: self.unread_bounds() };
         let (bridge, lines) = Bridge::new(inside, bounds, Some(budget));
         let standing = self.watch_access(&caller);
+        let address = match &self.cluster {
+            Some(_) => addresses::address_of_messages(&uri, &id),
+            None => addresses::address_of_messages(&addresses::default_endpoint(), &id),
+        };
         let pipe = Arc::new(SsePipe { caller, uri, bridge });
         self.pipes.lock().insert(Arc::clone(&id), Arc::clone(&pipe));
         let streaming = Streaming {
+            address,
             lines,
             keep_alive,
             drain: self.drain.clone(),
@@ -248,6 +267,13 @@ impl McpService {
             _place: place,
         };
         response::with_events(Body::stream(streaming.events()))
+    }
+
+    /// Creates the unguessable id of a stream, which names this replica if there are several.
+    fn new_stream_id(&self, owner: &VerifiedCaller) -> Result<Arc<str>, Failure> {
+        let Some(cluster) = &self.cluster else { return unguessable() };
+        let id = cluster.new_stream_id(owner.principal(), owner.endpoint());
+        Ok(id.map_err(|_| InternalFault::Random)?)
     }
 
     /// Returns the limits of the bytes that wait for clients to read.
@@ -290,21 +316,6 @@ async fn encode_line(line: Bytes) -> Bytes {
     encoded.unwrap_or_else(|_| sse::comment())
 }
 
-/// Returns the endpoint for a stream's address: `/mcp/x?y` for `/sse/x?y`.
-fn inner(uri: &Uri) -> Uri {
-    let all = uri.path_and_query().map_or(STREAM_PATH, |all| all.as_str());
-    let rest = all.strip_prefix(STREAM_PATH).unwrap_or_default();
-    format!("/mcp{rest}").parse().unwrap_or(Uri::from_static("/mcp"))
-}
-
-fn is_stream(path: &str) -> bool {
-    path.strip_prefix(STREAM_PATH).is_some_and(is_end_of_segment)
-}
-
-fn is_end_of_segment(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with('/')
-}
-
 /// Returns the headers of the stream's own request that apply to posted messages, too.
 fn kept(headers: &HeaderMap) -> HeaderMap {
     let mut kept = headers.clone();
@@ -326,37 +337,5 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Builds the event that opens a stream (2024-11-05, Transports, "HTTP with SSE").
-fn endpoint(id: &str) -> Bytes {
-    let mut event = BytesMut::with_capacity(96);
-    event.put_slice(b"event: endpoint\ndata: ");
-    event.put_slice(MESSAGES_PATH.as_bytes());
-    event.put_slice(b"?session=");
-    event.put_slice(id.as_bytes());
-    event.put_slice(b"\n\n");
-    event.freeze()
-}
-
-/// Path of streams.
-const STREAM_PATH: &str = "/sse";
-/// Path of posted messages.
-const MESSAGES_PATH: &str = "/message";
 /// Limit of a message's wait for a client that does not read its responses.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_streams_address_stands_for_an_endpoint() {
-        for (old, new) in [
-            ("/sse", "/mcp"),
-            ("/sse?servers=a", "/mcp?servers=a"),
-            ("/sse/team?tools=x*", "/mcp/team?tools=x*"),
-            ("/message?session=1", "/mcp"),
-        ] {
-            assert_eq!(inner(&Uri::from_static(old)).to_string(), new, "{old}");
-        }
-    }
-}

@@ -55,6 +55,7 @@ impl McpService {
             && Method::parse(method) == Method::Initialize
         {
             return match self.initialize(id, params.clone(), posted, wants) {
+                Ok((response, _)) if posted.ends_with_stream() => answered(response),
                 Ok((response, session)) => self.record_session(session, response),
                 Err(failure) => {
                     let refused = RefusedMessage::of_posted(posted, Some(&frame));

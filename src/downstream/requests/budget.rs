@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::call::Failure;
@@ -21,9 +21,8 @@ use crate::downstream::access::caller::RequestSender;
 pub(crate) struct BodyBudget<'a> {
     mcp: &'a McpService,
     from: &'a RequestSender,
-    headers: &'a HeaderMap,
+    head: &'a Parts,
     bounds: ShareBounds,
-    is_counted: bool,
 }
 
 /// A request body that takes its memory from a budget.
@@ -49,36 +48,36 @@ pub(crate) struct CountedEarly {
     pub(crate) refusal: Option<Failure>,
 }
 
+/// Marks a message for an event stream of 2024-11-05. It is counted when it is passed on to the stream's
+/// session, by the replica that has the stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedAtStream;
+
 impl<'a> BodyBudget<'a> {
-    pub(crate) fn new(
-        mcp: &'a McpService,
-        from: &'a RequestSender,
-        headers: &'a HeaderMap,
-    ) -> Self {
+    pub(crate) fn new(mcp: &'a McpService, from: &'a RequestSender, head: &'a Parts) -> Self {
         let limits = &from.snapshot.config.gateway.limits;
         // One body of the largest size always fits.
         let each = limits.bodies_each.max(limits.body);
         let bounds = ShareBounds { all: limits.bodies.max(limits.body), each };
-        Self { mcp, from, headers, bounds, is_counted: false }
+        Self { mcp, from, head, bounds }
     }
 
-    /// Counts no request towards the rate: another replica has counted it.
-    pub(crate) fn without_rate(self) -> Self {
-        Self { is_counted: true, ..self }
-    }
-
-    /// Counts the request towards its client's rate, if its session is not another replica's: then
-    /// the request counts there, or, if that replica is gone, when it is answered here. Outside of a
-    /// Legacy session, a request over the rate is refused before its body is read.
+    /// Counts the request towards its client's rate, unless another replica has counted it, or it counts
+    /// later: one in the session of another replica counts there, or, if that is gone, when it is answered
+    /// here. Outside of a Legacy session, a request over the rate is refused before its body is read.
     fn count_request(&self) -> Result<Option<CountedEarly>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
-        if self.is_counted || self.mcp.is_counted_later(self.headers, caller) {
+        let Parts { headers, extensions, .. } = self.head;
+        let is_counted = extensions.get::<CountedEarly>().is_some()
+            || extensions.get::<CountedAtStream>().is_some()
+            || self.mcp.is_counted_later(headers, caller);
+        if is_counted {
             return Ok(None);
         }
         let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());
         let refusal = match admitted {
             Ok(()) => None,
-            Err(failure) if self.mcp.session_of(self.headers, caller).is_ok() => Some(failure),
+            Err(failure) if self.mcp.session_of(headers, caller).is_ok() => Some(failure),
             Err(failure) => return Err(failure),
         };
         Ok(Some(CountedEarly { refusal }))

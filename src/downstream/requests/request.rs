@@ -37,6 +37,11 @@ pub(crate) struct Posted {
     pub(crate) transport: &'static str,
 }
 
+/// Marks a request that came through an event stream of 2024-11-05. Its session ends with the stream, so
+/// no other replica revives it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndsWithStream;
+
 impl Posted {
     /// Creates a request from its head and body.
     ///
@@ -78,6 +83,11 @@ impl Posted {
     /// Makes each of its messages count towards the rate, instead of the request alone.
     pub(crate) fn count_messages(&mut self) {
         self.extensions.remove::<CountedEarly>();
+    }
+
+    /// Returns true if its session ends with an event stream of 2024-11-05.
+    pub(crate) fn ends_with_stream(&self) -> bool {
+        self.extensions.get::<EndsWithStream>().is_some()
     }
 
     /// Returns the sender's address.
@@ -164,13 +174,7 @@ impl McpService {
             return Ok(Bytes::new());
         }
         let limits = &from.snapshot.config.gateway.limits;
-        let Parts { headers, extensions, .. } = head;
-        let budget = BodyBudget::new(self, from, headers);
-        let budget = match extensions.get::<CountedEarly>() {
-            Some(_) => budget.without_rate(),
-            None => budget,
-        };
-        let mut body = BudgetedBody::new(body, budget);
+        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, head));
         let collected = tokio::select! {
             // Biased: a body that has arrived already creates no timer.
             biased;
@@ -181,10 +185,12 @@ impl McpService {
         };
         let failure = match collected {
             Ok(whole) => {
-                if let Some(counted) = body.counted() {
-                    extensions.insert(counted);
+                let counted = body.counted();
+                let held = body.hold(whole);
+                if let Some(counted) = counted {
+                    head.extensions.insert(counted);
                 }
-                return Ok(body.hold(whole));
+                return Ok(held);
             }
             Err(BodyError::Broken(BudgetedBodyError::Broken) | BodyError::Chatter { .. }) => {
                 return Err(RequestFault::BodyIncomplete.into());
@@ -193,7 +199,7 @@ impl McpService {
             Err(BodyError::Broken(BudgetedBodyError::OverLimit(failure))) => failure,
         };
         // A client that waits for 100 Continue has sent nothing yet.
-        if !headers.contains_key(header::EXPECT) {
+        if !head.headers.contains_key(header::EXPECT) {
             Box::pin(pass_over(body.into_inner(), limits.body)).await;
         }
         Err(failure)

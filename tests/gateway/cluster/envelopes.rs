@@ -49,7 +49,12 @@ impl Owner {
 
     /// Returns the envelope of a request to the endpoint.
     pub fn envelope_of(&self, method: &str, body: &str) -> Envelope {
-        let (method, uri) = (method.parse().unwrap(), Uri::from_static("/mcp"));
+        self.envelope_at("/mcp", method, body)
+    }
+
+    /// Returns the envelope of a request to this path.
+    pub fn envelope_at(&self, path: &str, method: &str, body: &str) -> Envelope {
+        let (method, uri) = (method.parse().unwrap(), path.parse::<Uri>().unwrap());
         let line = RequestLine { method: &method, uri: &uri };
         let addr = SocketAddr::from(([192, 0, 2, 7], 4000));
         let from = PeerAddress { addr, local: self.address, tls: false, stdio: false };
@@ -67,6 +72,13 @@ impl Owner {
     /// Sends a request with an envelope, and returns its status.
     async fn send(&self, path: &str, body: &str, envelope: Option<&str>) -> u16 {
         ask(&self.sender(), path, body, envelope).send().await.status()
+    }
+
+    /// Sends a request without a session, with an envelope, and returns its status.
+    pub async fn send_by(&self, method: &str, path: &str, body: &str, envelope: &str) -> u16 {
+        let sender = self.sender();
+        let ask = sender.http(method, path).header("content-type", "application/json").body(body);
+        ask.header(ENVELOPE_HEADER.as_str(), envelope).send().await.status()
     }
 
     /// Returns a client of the address for replicas.

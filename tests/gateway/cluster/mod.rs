@@ -4,6 +4,7 @@ mod connections;
 mod continuations;
 mod consents;
 mod envelopes;
+mod event_streams;
 mod failures;
 mod frames;
 mod grants;

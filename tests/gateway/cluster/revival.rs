@@ -16,15 +16,15 @@ use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, poll_for, until_async};
 
 /// A replica in a process of its own, which can be killed.
-struct ReplicaProcess {
+pub struct ReplicaProcess {
     child: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
     peer_port: u16,
     _folder: TempDir,
 }
 
 impl ReplicaProcess {
-    async fn start(builder: Builder, store: &str, peer_port: u16) -> Self {
+    pub async fn start(builder: Builder, store: &str, peer_port: u16) -> Self {
         let (port, admin) = (free_port(), free_port());
         let text = replica_at(builder, store, peer_port, "").text();
         let text = text.replacen("127.0.0.1:0", &format!("127.0.0.1:{port}"), 1);
@@ -55,7 +55,7 @@ impl ReplicaProcess {
         kill_process(pid, signal).unwrap();
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -73,7 +73,7 @@ fn gateway_of(upstream: &Upstream) -> Builder {
 }
 
 /// Returns the keys in the store with this prefix.
-async fn keys(redis: &RedisServer, prefix: &str) -> Vec<String> {
+pub async fn keys(redis: &RedisServer, prefix: &str) -> Vec<String> {
     let answer = redis.command(&format!("KEYS trunkline:{prefix}:*")).await;
     answer.lines().filter(|line| line.starts_with("trunkline:")).map(str::to_owned).collect()
 }
