@@ -76,9 +76,7 @@ impl Bucket {
         let Some(shared) = &self.shared else {
             return judge_batch(self.looking.check_n(cost).ok(), name);
         };
-        let name = name();
-        let alone = || judge_batch(self.looking.check_n(cost).ok(), || name.clone());
-        shared.look(cost).judge(|| name.clone(), alone)
+        shared.look(cost).judge(name, |name| judge_batch(self.looking.check_n(cost).ok(), name))
     }
 
     /// Takes one permit. `name` names the limit in the failure.
@@ -105,18 +103,11 @@ impl Bucket {
     ) -> Result<(), Failure> {
         match &self.shared {
             None => judge_batch(self.limiter.check_n(cost).ok(), name),
-            Some(shared) => self.check_shared(shared, cost, &name()),
+            Some(shared) => {
+                let taken = shared.take(cost);
+                taken.judge(name, |name| judge_batch(self.limiter.check_n(cost).ok(), name))
+            }
         }
-    }
-
-    fn check_shared(
-        &self,
-        shared: &Arc<dyn SharedPermits>,
-        cost: NonZeroU32,
-        name: &str,
-    ) -> Result<(), Failure> {
-        let alone = || judge_batch(self.limiter.check_n(cost).ok(), || name.to_owned());
-        shared.take(cost).judge(|| name.to_owned(), alone)
     }
 }
 
@@ -242,9 +233,7 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         name: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let Some(shared) = &self.shared else { return self.check_alone(key, cost, name) };
-        let name = name();
-        let alone = || self.check_alone(key, cost, || name.clone());
-        shared.find(key).take(cost).judge(|| name.clone(), alone)
+        shared.find(key).take(cost).judge(name, |name| self.check_alone(key, cost, name))
     }
 
     fn check_alone(
@@ -273,9 +262,8 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
         let Some(shared) = self.shared.as_ref().and_then(|shared| shared.peek(key)) else {
             return judge_batch(self.looking.check_key_n(key, cost).ok(), name);
         };
-        let name = name();
-        let alone = || judge_batch(self.looking.check_key_n(key, cost).ok(), || name.clone());
-        shared.look(cost).judge(|| name.clone(), alone)
+        let looked = shared.look(cost);
+        looked.judge(name, |name| judge_batch(self.looking.check_key_n(key, cost).ok(), name))
     }
 
     /// Returns the permits in the bucket of a key.

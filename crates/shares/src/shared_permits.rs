@@ -69,16 +69,16 @@ pub enum PermitTaking {
 }
 
 impl PermitTaking {
-    /// Returns the decision. `alone` asks the gateway's own bucket.
-    pub(crate) fn judge(
+    /// Returns the decision. `alone` asks the gateway's own bucket. Most calls need no `name`.
+    pub(crate) fn judge<N: FnOnce() -> String>(
         self,
-        name: impl FnOnce() -> String,
-        alone: impl FnOnce() -> Result<(), Failure>,
+        name: N,
+        alone: impl FnOnce(N) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         match self {
             Self::Taken => Ok(()),
             Self::Over(retry_after) => Err(Failure::OverLimit { limit: name(), retry_after }),
-            Self::Alone => alone(),
+            Self::Alone => alone(name),
             Self::Unavailable => Err(Failure::StoreUnavailable),
         }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -39,7 +40,8 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct OpenSessions {
-    sessions: HashMap<Arc<str>, OpenSession>,
+    /// Every request looks for its session, with replicas up to three times. Ids are the gateway's own.
+    sessions: HashMap<Arc<str>, OpenSession, RandomState>,
     /// Sessions by holder, in the order of the earliest possible last use. A use of a session does
     /// not move it. When it comes first and turns out to have been used since, it is moved then, so
     /// that requests cost nothing, and making room costs at most one step for each use.
