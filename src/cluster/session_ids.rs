@@ -4,9 +4,12 @@
 //! data. Any replica opens it with the identity of the request, so there is no table of sessions, and
 //! an id is worthless to another caller.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use super::{ClusterError, ReplicaId};
 use crate::call::{Endpoint, Principal, ProfileName};
@@ -17,11 +20,21 @@ use crate::crypto::{NONCE_LEN, Sealer, random_bytes};
 pub(super) struct SessionIds {
     own: ReplicaId,
     sealer: Sealer,
+    /// Ids that were opened: each request for a session of another replica asks for it several times.
+    opened: Mutex<HashMap<Box<str>, OpenedId, RandomState>>,
+}
+
+/// The owner of a session, and the identity that its id has opened for.
+#[derive(Debug)]
+struct OpenedId {
+    owner: ReplicaId,
+    principal: Principal,
+    endpoint: Endpoint,
 }
 
 impl SessionIds {
     pub(super) fn new(own: ReplicaId, sealer: Sealer) -> Self {
-        Self { own, sealer }
+        Self { own, sealer, opened: Mutex::default() }
     }
 
     /// Creates the id of a session or a stream of this replica.
@@ -47,9 +60,27 @@ impl SessionIds {
         if id.len() != ENCODED_BYTES {
             return None;
         }
+        if let Some(known) = self.opened.lock().get(id)
+            && (&known.principal, &known.endpoint) == (principal, endpoint)
+        {
+            return Some(known.owner);
+        }
         let sealed = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?;
         let plain = self.sealer.open(&bind(principal, endpoint), &sealed)?;
-        plain.first_chunk().copied().map(ReplicaId::new)
+        let owner = plain.first_chunk().copied().map(ReplicaId::new)?;
+        self.note_opened(
+            id,
+            OpenedId { owner, principal: principal.clone(), endpoint: endpoint.clone() },
+        );
+        Some(owner)
+    }
+
+    fn note_opened(&self, id: &str, opened_id: OpenedId) {
+        let mut opened = self.opened.lock();
+        if opened.len() >= MAX_OPENED_IDS {
+            opened.clear();
+        }
+        opened.insert(id.into(), opened_id);
     }
 }
 
@@ -71,6 +102,8 @@ pub(super) fn bind(principal: &Principal, endpoint: &Endpoint) -> Vec<u8> {
     bound
 }
 
+/// Limit of the ids that are remembered. They are opened again after that.
+const MAX_OPENED_IDS: usize = 10_000;
 /// Random bytes of an id.
 const RANDOM_BYTES: usize = 16;
 /// Characters of an id: nonce, owner, random bytes and the tag of 16 bytes.
@@ -112,10 +145,26 @@ mod tests {
             (&client, at(Some("q"), Some("p"))),
         ] {
             assert_eq!(ids(2).owner_of(&id, principal, &endpoint), None, "{principal:?}");
+            // Nor at a replica that has opened the id for its own principal and endpoint.
+            let opened = ids(2);
+            for _ in 0..2 {
+                assert_eq!(opened.owner_of(&id, &client, &at(Some("p"), Some("q"))), owner);
+                assert_eq!(opened.owner_of(&id, principal, &endpoint), None, "{principal:?}");
+            }
         }
         for text in ["", "x", &id[1..], &format!("{id}A"), &id.replace(&id[5..6], "!")] {
             assert_eq!(ids(2).owner_of(text, &client, &endpoint), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_bounded_number_of_ids_is_remembered() {
+        let (ids, who, endpoint) = (ids(1), Principal::Anonymous, Endpoint::default());
+        for _ in 0..=MAX_OPENED_IDS {
+            let id = ids.create(&who, &endpoint).unwrap();
+            assert!(ids.owner_of(&id, &who, &endpoint).is_some());
+        }
+        assert_eq!(ids.opened.lock().len(), 1);
     }
 
     #[test]
