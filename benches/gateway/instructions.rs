@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trunkline::bench::{BenchCaller, Meter};
 use trunkline::mcp::Era;
@@ -123,11 +123,11 @@ impl CountedWay {
         ready_way(&way).await;
         let caller = open_caller(&way).await;
         if matches!(self, Self::AtOwner) {
-            return count_calls(&[(&at_owner, owner)], caller, || {}).await;
+            return count_calls_of_replicas(&[(&at_owner, owner)], caller).await;
         }
         ready_way(&Way { url: first.url.clone(), ..way.clone() }).await;
         relay.switch(first);
-        count_calls(&[(count, first), (&at_owner, owner)], caller, || {}).await
+        count_calls_of_replicas(&[(count, first), (&at_owner, owner)], caller).await
     }
 }
 
@@ -176,7 +176,16 @@ pub struct Count {
 impl Count {
     /// Creates a profile that goes into a file of that name.
     pub fn new(name: &str) -> Self {
-        Self { file: scratch(&format!("{name}.callgrind")) }
+        let count = Self { file: scratch(&format!("{name}.callgrind")) };
+        for dump in 1..=MAX_DUMPS {
+            let _ = std::fs::remove_file(count.dump_file(dump));
+        }
+        count
+    }
+
+    /// Returns the file of a dump on request, which has a numeric suffix.
+    fn dump_file(&self, dump: u32) -> std::path::PathBuf {
+        self.file.with_extension(format!("callgrind.{dump}"))
     }
 
     /// The program that must start the process.
@@ -203,50 +212,98 @@ impl Count {
         count_calls(&[(self, process)], open_caller(way).await, observe).await
     }
 
-    /// Returns the instructions that the process has taken when it wrote the profile.
+    /// Returns the instructions of the last dump.
     fn total(&self) -> u64 {
-        // The file of a dump on request has a numeric suffix.
-        let profile = std::fs::read_to_string(self.file.with_extension("callgrind.1")).unwrap();
+        let mut dumps = (1..=MAX_DUMPS).rev().map(|dump| self.dump_file(dump));
+        let last = dumps.find(|file| file.is_file()).expect("a profile");
+        let profile = std::fs::read_to_string(last).unwrap();
         let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
         total.expect("a whole profile").trim().parse::<u64>().unwrap()
     }
 }
 
 /// Connects, and opens the session of a Legacy client.
-async fn open_caller(way: &Way) -> BenchCaller {
+pub async fn open_caller(way: &Way) -> BenchCaller {
     let load = load(1, &crate::QUICK);
     let script = Arc::new(way.script(&load).await.expect("the way leads there"));
     BenchCaller::open(script, &load).await.expect("a connection")
 }
 
+/// Instructions of [`COUNTED`] calls, and the time that they took.
+struct CountedCalls {
+    instructions: u64,
+    took: Duration,
+}
+
 /// Makes calls, and returns the instructions per call of all these processes together.
 async fn count_calls(
     counted: &[(&Count, &Process)],
-    mut caller: BenchCaller,
+    caller: BenchCaller,
     observe: impl Fn(),
 ) -> u64 {
+    begin_counting(counted).await;
+    make_calls(counted, caller, observe).await.instructions / COUNTED
+}
+
+/// Does the same without the work that replicas do by time, such as renewals of leases. It is counted first,
+/// while there are no calls.
+async fn count_calls_of_replicas(counted: &[(&Count, &Process)], caller: BenchCaller) -> u64 {
+    begin_counting(counted).await;
+    control(counted, "--zero");
+    tokio::time::sleep(IDLE_TIME).await;
+    control(counted, "--dump");
+    let idle = u128::from(total(counted));
+    let calls = make_calls(counted, caller, || {}).await;
+    let by_time = idle * calls.took.as_nanos() / IDLE_TIME.as_nanos();
+    let by_time = u64::try_from(by_time).expect("few instructions");
+    eprintln!(
+        "{idle} instructions in {} s without calls; {} in {} ms of {COUNTED} calls",
+        IDLE_TIME.as_secs(),
+        calls.instructions,
+        calls.took.as_millis()
+    );
+    calls.instructions.saturating_sub(by_time) / COUNTED
+}
+
+/// Begins to count once the processes are idle.
+async fn begin_counting(counted: &[(&Count, &Process)]) {
     for (_, process) in counted {
         settled(process.id()).await;
-        process.callgrind("--instr=on");
     }
+    control(counted, "--instr=on");
+}
+
+async fn make_calls(
+    counted: &[(&Count, &Process)],
+    mut caller: BenchCaller,
+    observe: impl Fn(),
+) -> CountedCalls {
     for _ in 0..WARM {
         caller.call().await.expect("a right answer");
     }
     observe();
-    for (_, process) in counted {
-        process.callgrind("--zero");
-    }
+    control(counted, "--zero");
+    let begun = Instant::now();
     for call in 0..COUNTED {
         if call == COUNTED / 2 {
             observe();
         }
         caller.call().await.expect("a right answer");
     }
-    for (_, process) in counted {
-        process.callgrind("--dump");
-    }
+    let took = begun.elapsed();
+    control(counted, "--dump");
     caller.close().await;
-    counted.iter().map(|(count, _)| count.total()).sum::<u64>() / COUNTED
+    CountedCalls { instructions: total(counted), took }
+}
+
+/// Sends a command to the callgrind of each process.
+fn control(counted: &[(&Count, &Process)], command: &str) {
+    counted.iter().for_each(|(_, process)| process.callgrind(command));
+}
+
+/// Returns the instructions of the last dumps.
+fn total(counted: &[(&Count, &Process)]) -> u64 {
+    counted.iter().map(|(count, _)| count.total()).sum()
 }
 
 /// Asks a gateway of the folder for the document that `trunkline top` shows, as each of its samples
@@ -273,6 +330,10 @@ async fn settled(id: u32) {
     }
 }
 
+/// Three renewals of a lease.
+const IDLE_TIME: Duration = Duration::from_secs(9);
+/// Dumps of one profile.
+const MAX_DUMPS: u32 = 2;
 const BEHIND_START: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(500);
 /// A few per cent of a processor: threads check the time occasionally.

@@ -16,6 +16,7 @@
 //! cargo bench --bench gateway -- --gate --write "why they move"
 //! cargo bench --bench gateway -- --targets         the table of targets; names after it choose rows
 //! cargo bench --bench gateway -- --peers           other gateways, those that are installed
+//! cargo bench --bench gateway -- --replicas        a call at a single gateway, at its owner, and forwarded
 //! cargo bench --bench gateway -- --report          all of it, into docs/benchmarks.md
 //! cargo bench --bench gateway -- --test            a few calls of each kind, nothing measured
 //! ```
@@ -45,6 +46,7 @@ mod nginx;
 mod peers;
 mod plan;
 mod process;
+mod replica_cost;
 mod replicas;
 mod report;
 mod table;
@@ -94,6 +96,8 @@ fn main() -> ExitCode {
             targets::table(&names, &span).await;
         } else if let Some(names) = after("--peers") {
             peers::table(&names, &span).await;
+        } else if asked("--replicas") {
+            replica_cost::print(&span).await;
         } else if asked("--report") {
             report::write(&span).await;
         } else if asked("--test") || !asked("--bench") {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::plan::Span;
-use crate::{instructions, measure, nginx, peers, targets};
+use crate::{instructions, measure, nginx, peers, replica_cost, targets};
 
 /// Measures all parts, and writes the report part by part: completed parts are kept if a later one
 /// fails.
@@ -14,6 +14,7 @@ pub async fn write(span: &Span) {
     put("instructions", &instructions::table().await);
     put("targets", &targets::table(&[], span).await);
     put("times", &measure(span).await);
+    put("replicas", &replica_cost::table(span).await);
     put("peers", &peers::table(&[], span).await);
 }
 
@@ -72,7 +73,7 @@ fn file() -> PathBuf {
 /// Checks that all parts have markers in the page, and that only they change.
 pub fn try_out() {
     let page = std::fs::read_to_string(file()).unwrap();
-    for part in ["machine", "instructions", "targets", "times", "peers"] {
+    for part in ["machine", "instructions", "targets", "times", "replicas", "peers"] {
         let once = replaced(&page, part, "a figure").expect(part);
         assert!(once.contains("a figure"));
         assert_eq!(replaced(&once, part, "a figure").as_deref(), Some(once.as_str()));
