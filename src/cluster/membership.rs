@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, Interval, timeout};
 
 use super::lease::{LeaseClock, LeaseStart, LeaseStatus};
-use super::peer_link::PeerLinkSettings;
+use super::peer_link::PeerTls;
 use super::{ClusterStore, ClusterStoreError, PeerLink, ReplicaId, STORE_TIMEOUT, StoredValue};
 use crate::clock;
 use crate::config::PeerHost;
@@ -28,7 +28,7 @@ pub(super) struct Membership {
     started_at: SystemTime,
     records: Sealer,
     store: Arc<dyn ClusterStore>,
-    links: PeerLinkSettings,
+    tls: PeerTls,
     counts: ClusterCounts,
     lease: LeaseClock,
     table: Mutex<ReplicaTable>,
@@ -113,7 +113,7 @@ impl Membership {
         advertise: PeerHost,
         keys: MembershipKeys,
         store: Arc<dyn ClusterStore>,
-        links: PeerLinkSettings,
+        tls: PeerTls,
     ) -> Self {
         Self {
             id: keys.id,
@@ -121,7 +121,7 @@ impl Membership {
             started_at: clock::wall_now(),
             records: keys.records,
             store,
-            links,
+            tls,
             counts: ClusterCounts::default(),
             lease: LeaseClock::default(),
             table: Mutex::new(ReplicaTable {
@@ -273,7 +273,7 @@ impl Membership {
                 }
                 _ => {
                     let Some(address) = PeerHost::parse(&record.advertise) else { continue };
-                    let link = Arc::new(PeerLink::new(id, address, self.links.clone()));
+                    let link = Arc::new(PeerLink::new(id, address, Arc::clone(&self.tls)));
                     table.replicas.insert(id, Replica { record, link, missed: 0 });
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! State that lives in one process (Legacy sessions with their streams) has an owner. The id of a
 //! session names its owner, sealed together with the principal and the endpoint ([`session_ids`]).
-//! Another replica forwards a request for it once, over one HTTP/2 connection to the owner
+//! Another replica forwards a request for it once, over an HTTP/2 connection to the owner
 //! ([`PeerLink`]), with an [`Envelope`] that names the client. The replicas find each other
 //! through leases in a store ([`membership`]). A call at its owner accesses no store,
 //! except for shared limits ([`shared_rates`], [`shared_quotas`]), a consent that is used once
@@ -36,7 +36,6 @@ use arc_swap::ArcSwapOption;
 use http::Response;
 use hyper::body::Incoming;
 use rustls::ClientConfig;
-use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use trunkline_https::TlsSetupError;
 
@@ -47,9 +46,10 @@ use crate::crypto::{SealError, Sealer, random_bytes};
 use crate::oauth::SharedRecords;
 use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult};
 
+use envelope::OpenedEnvelope;
 use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
-use peer_link::{PeerLinkSettings, PeerTls};
+use peer_link::PeerTls;
 use sealed_records::{SHARED_RECORD_PURPOSE, SealedRecords};
 use session_ids::SessionIds;
 use session_places::KnownPlaces;
@@ -148,8 +148,7 @@ pub struct ClusterView {
 }
 
 impl Cluster {
-    /// Creates a replica with a random id. Needs a runtime, which will drive the connections to other
-    /// replicas.
+    /// Creates a replica with a random id. Needs a runtime, which will drive the requests to the store.
     ///
     /// # Errors
     /// [`ClusterError`].
@@ -163,7 +162,6 @@ impl Cluster {
         };
         let keys = MembershipKeys { records: sealer(RECORD_PURPOSE)?, id };
         let tls = Arc::new(ArcSwapOption::from_pointee(parts.tls));
-        let links = PeerLinkSettings { tls: Arc::clone(&tls), runtime: Handle::current() };
         let secret = parts.keys.first().map_or(&[][..], |key| key.expose().as_bytes());
         let shared_rates = SharedRates::new(SharedRateParts {
             store: Arc::clone(&parts.store),
@@ -178,8 +176,9 @@ impl Cluster {
             store: Arc::clone(&parts.store),
             counts: parts.counts.clone(),
         };
-        let membership = Membership::new(settings.advertise.clone(), keys, parts.store, links)
-            .counting(parts.counts.clone());
+        let membership =
+            Membership::new(settings.advertise.clone(), keys, parts.store, Arc::clone(&tls))
+                .counting(parts.counts.clone());
         Ok(Arc::new(Self {
             id,
             session_ids: SessionIds::new(id, sealer(SESSION_PURPOSE)?),
@@ -336,12 +335,11 @@ impl Cluster {
         target: ReplicaId,
         envelope: Envelope,
     ) -> Result<String, ClusterError> {
-        let addressed = envelope.addressed_to(target, random_bytes()?, clock::unix_now());
-        Ok(addressed.seal(&self.envelopes)?)
+        Ok(envelope.addressed_to(target, clock::unix_now()).seal(&self.envelopes)?)
     }
 
     /// Opens the envelope of a request from another replica. The body is not checked yet: see
-    /// [`Envelope::covers_body`].
+    /// [`Self::check_body`].
     ///
     /// # Errors
     /// [`RefusedEnvelope`]: the request is not to be served.
@@ -351,12 +349,21 @@ impl Cluster {
         request: RequestLine<'_>,
     ) -> Result<Envelope, RefusedEnvelope> {
         let opened = Envelope::open(sealed, &self.envelopes);
-        let envelope = opened.map_err(|fault| RefusedEnvelope { fault, client: None })?;
+        let OpenedEnvelope { envelope, nonce } =
+            opened.map_err(|fault| RefusedEnvelope { fault, client: None })?;
         let checked = envelope
             .check(self.id, request, clock::unix_now())
-            .and_then(|()| self.nonces.spend(envelope.nonce(), clock::now()));
+            .and_then(|()| self.nonces.spend(nonce, clock::now()));
         let client = envelope.client();
         checked.map(|()| envelope).map_err(|fault| RefusedEnvelope { fault, client })
+    }
+
+    /// Checks that the body of a request is the one that was forwarded with this envelope.
+    ///
+    /// # Errors
+    /// [`EnvelopeFault::OtherBody`].
+    pub fn check_body(&self, envelope: &Envelope, body: &[u8]) -> Result<(), EnvelopeFault> {
+        envelope.check_body(body, &self.envelopes)
     }
 
     /// Counts an event in the life of a session of a lost replica.

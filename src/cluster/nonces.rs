@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::EnvelopeFault;
-use super::envelope::MAX_VALIDITY;
+use super::envelope::{EnvelopeNonce, MAX_VALIDITY};
 
 /// The used nonces. A nonce is remembered for at least as long as an envelope is valid.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(super) struct UsedNonces(Mutex<NonceGenerations>);
 /// Two generations: nonces are forgotten by generation, which costs nothing for each of them.
 #[derive(Debug, Default)]
 struct NonceGenerations {
-    current: HashSet<[u8; 16]>,
-    previous: HashSet<[u8; 16]>,
+    current: HashSet<EnvelopeNonce>,
+    previous: HashSet<EnvelopeNonce>,
     begun: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl UsedNonces {
     /// # Errors
     /// [`EnvelopeFault::Replayed`] the second time, [`EnvelopeFault::TooMany`] if the table is full:
     /// without its nonce, an envelope could be used again.
-    pub(super) fn spend(&self, nonce: [u8; 16], now: Instant) -> Result<(), EnvelopeFault> {
+    pub(super) fn spend(&self, nonce: EnvelopeNonce, now: Instant) -> Result<(), EnvelopeFault> {
         let mut used = self.0.lock();
         used.forget(now);
         if used.previous.contains(&nonce) || used.current.contains(&nonce) {
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    fn nonce(number: usize) -> [u8; 16] {
-        let mut nonce = [0; 16];
+    fn nonce(number: usize) -> EnvelopeNonce {
+        let mut nonce = EnvelopeNonce::default();
         nonce[..8].copy_from_slice(&number.to_be_bytes());
         nonce
     }

@@ -1,5 +1,9 @@
-//! The connection to another replica: one over HTTP/2, opened by the first request.
+//! The connections to another replica, over HTTP/2: one for each runtime that forwards requests.
+//!
+//! A worker thread has a runtime of its own. It drives its connection itself, so that a forwarded request
+//! stays on the thread of its client, and the owner spreads the connections over its own threads.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +15,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::runtime::{Handle, Id as RuntimeId};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -94,25 +99,19 @@ pub enum LinkError {
 /// this machine.
 pub(super) type PeerTls = Arc<ArcSwapOption<ClientConfig>>;
 
-/// Settings of connections to replicas.
-#[derive(Debug, Clone)]
-pub(super) struct PeerLinkSettings {
-    pub(super) tls: PeerTls,
-    /// Drives the connections: requests come from threads that each have a runtime of their own.
-    pub(super) runtime: Handle,
-}
-
-/// The connection to one replica.
+/// The connections to one replica.
 #[derive(Debug)]
 pub struct PeerLink {
     id: ReplicaId,
     address: PeerHost,
-    settings: PeerLinkSettings,
-    state: Arc<Mutex<LinkState>>,
+    tls: PeerTls,
+    /// The connection of each runtime: as many as this process has worker threads.
+    connections: Mutex<HashMap<RuntimeId, Arc<AsyncMutex<LinkState>>>>,
     /// Requests without a whole response, by client.
     open: Arc<SharedAmount>,
 }
 
+/// The connection of one runtime.
 #[derive(Debug, Default)]
 struct LinkState {
     sender: Option<PeerSender>,
@@ -122,8 +121,8 @@ struct LinkState {
 }
 
 impl PeerLink {
-    pub(super) fn new(id: ReplicaId, address: PeerHost, settings: PeerLinkSettings) -> Self {
-        Self { id, address, settings, state: Arc::default(), open: Arc::default() }
+    pub(super) fn new(id: ReplicaId, address: PeerHost, tls: PeerTls) -> Self {
+        Self { id, address, tls, connections: Mutex::default(), open: Arc::default() }
     }
 
     /// Returns the id of the replica.
@@ -208,11 +207,13 @@ impl PeerLink {
         sent
     }
 
-    /// Returns the connection, or opens it. Requests wait for one attempt, and share its failure. An
-    /// attempt goes on without the request that has begun it.
+    /// Returns the connection of this runtime, or opens it. Requests of a runtime wait for one attempt,
+    /// and share its failure. An attempt goes on without the request that has begun it.
     async fn sender(&self) -> Result<PeerSender, LinkError> {
-        let mut state = Arc::clone(&self.state).lock_owned().await;
-        let tls = self.settings.tls.load_full();
+        let runtime = Handle::current();
+        let connection = Arc::clone(self.connections.lock().entry(runtime.id()).or_default());
+        let mut state = connection.lock_owned().await;
+        let tls = self.tls.load_full();
         // A connection under other certificates is left to its last request.
         let is_current = state.tls.as_ref().map(Arc::as_ptr) == tls.as_ref().map(Arc::as_ptr);
         if let Some(open) = state.sender.as_ref().filter(|it| is_current && !it.is_closed()) {
@@ -223,7 +224,7 @@ impl PeerLink {
             return Err(LinkError::Recent);
         }
         let connecting = connect(self.address.clone(), tls.clone());
-        let connecting = self.settings.runtime.spawn(async move {
+        let connecting = runtime.spawn(async move {
             let connected = timeout(CONNECT_TIMEOUT, connecting).await;
             let connected = connected.unwrap_or(Err(LinkError::Timeout));
             state.failed_at = connected.is_err().then(clock::now);
@@ -250,6 +251,7 @@ async fn connect(
             return Err(LinkError::Plaintext);
         }
         let socket = TcpStream::connect((host, port)).await?;
+        socket.set_nodelay(true)?;
         let is_own = socket.peer_addr().is_ok_and(|address| address.ip().is_loopback());
         return if is_own { start(socket).await } else { Err(LinkError::Plaintext) };
     };
@@ -311,10 +313,9 @@ mod tests {
 
     #[tokio::test]
     async fn without_certificates_only_this_machine_is_connected_to() {
-        let settings = PeerLinkSettings { tls: PeerTls::default(), runtime: Handle::current() };
         for host in ["192.0.2.1:7070", "gateway-0:7070", "[2001:db8::1]:7070"] {
             let address = PeerHost::parse(host).unwrap();
-            let link = PeerLink::new(ReplicaId::new([1; 8]), address, settings.clone());
+            let link = PeerLink::new(ReplicaId::new([1; 8]), address, PeerTls::default());
             assert!(matches!(link.sender().await, Err(LinkError::Plaintext)), "{host}");
             assert!(matches!(link.sender().await, Err(LinkError::Recent)), "{host}");
         }

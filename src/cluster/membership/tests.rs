@@ -1,7 +1,5 @@
 //! Leases of replicas in a store in memory.
 
-use tokio::runtime::Handle;
-
 use super::super::MemoryStore;
 use super::*;
 
@@ -9,8 +7,7 @@ fn member(number: u8, key: &str, store: &Arc<MemoryStore>) -> Membership {
     let records = Sealer::new(b"test", [key.as_bytes()]).unwrap();
     let keys = MembershipKeys { records, id: ReplicaId::new([number; 8]) };
     let advertise = PeerHost::parse(&format!("127.0.0.1:{}", 7000 + u16::from(number)));
-    let links = PeerLinkSettings { tls: Arc::default(), runtime: Handle::current() };
-    Membership::new(advertise.unwrap(), keys, Arc::clone(store) as _, links)
+    Membership::new(advertise.unwrap(), keys, Arc::clone(store) as _, Arc::default())
 }
 
 fn known(member: &Membership) -> Vec<String> {

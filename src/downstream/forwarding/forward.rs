@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method as HttpMethod, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method as HttpMethod, Request, Response, StatusCode, header};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 
@@ -42,9 +42,9 @@ impl McpService {
             Ok(place) => place,
             Err(failure) => return Some(response::refusal(None, &failure)),
         };
-        let envelope = seal_in(head, body, from);
+        let envelope = seal_in(head, body.clone(), from);
         let patience = head_patience(head, from);
-        let forwarded = ForwardedRequest { head: head.clone(), body: body.clone(), patience };
+        let forwarded = ForwardedRequest { head: copy_head(head), body: body.clone(), patience };
         match cluster.forward(owner, forwarded, envelope).await {
             Ok(response) if response.status() == StatusCode::MISDIRECTED_REQUEST => None,
             Ok(response) => {
@@ -85,18 +85,25 @@ pub(crate) fn keep_credentials(
     head: &Parts,
     old: Option<&OldTransport>,
 ) -> Option<ShownCredentials> {
-    let may_be_forwarded = match old {
+    let has_some = CREDENTIAL_HEADERS.iter().any(|name| head.headers.contains_key(name));
+    let may_be_forwarded = || match old {
         Some(old) => old.is_for_absent_stream(),
         None => session_id(&head.headers).is_some() || is_modern_post(head),
     };
-    if !may_be_forwarded {
-        return None;
-    }
-    let shown = ShownCredentials::read(&head.headers, &CREDENTIAL_HEADERS);
-    Some(shown).filter(|shown| !shown.is_empty())
+    let is_kept = has_some && may_be_forwarded();
+    is_kept.then(|| ShownCredentials::read(&head.headers, &CREDENTIAL_HEADERS))
 }
 
-fn seal_in(head: &Parts, body: &[u8], from: &RequestSender) -> Envelope {
+/// Copies the head of a request without its extensions, which have no meaning at another replica.
+fn copy_head(head: &Parts) -> Parts {
+    let (mut copy, ()) = Request::new(()).into_parts();
+    copy.method = head.method.clone();
+    copy.uri = head.uri.clone();
+    copy.headers = head.headers.clone();
+    copy
+}
+
+fn seal_in(head: &Parts, body: Bytes, from: &RequestSender) -> Envelope {
     let line = RequestLine { method: &head.method, uri: &head.uri };
     let certificate = head.extensions.get::<Arc<ClientCertificate>>();
     let envelope = Envelope::new(line, body, from.peer, from.caller.principal().as_str())

@@ -58,10 +58,9 @@ impl McpService {
         let (mut head, body) = request.into_parts();
         let uri = head.uri.clone();
         let answered = match open(&cluster, &mut head, verify) {
-            Ok((envelope, client)) => {
-                Arc::clone(&self)
-                    .answer_forwarded(envelope, Request::from_parts(head, body), client)
-                    .await
+            Ok(opened) => {
+                let request = Request::from_parts(head, body);
+                Arc::clone(&self).answer_forwarded(&cluster, opened, request).await
             }
             Err(refused) => Err(refused.into()),
         };
@@ -111,13 +110,14 @@ impl McpService {
     /// Authenticates the client of a forwarded request again, and answers it.
     async fn answer_forwarded<B>(
         self: Arc<Self>,
-        envelope: Envelope,
+        cluster: &Cluster,
+        opened: (Envelope, PeerAddress),
         request: Request<B>,
-        client: PeerAddress,
     ) -> Result<Response<Body>, RefusedForwarding>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
+        let (envelope, client) = opened;
         let authenticated = match self.authenticate(request, client) {
             Err(Unauthenticated::Waiting(waiting)) => {
                 self.authenticate_later(*waiting, client).await
@@ -150,7 +150,7 @@ impl McpService {
                 return Ok(of_known_peer(refusal(&failure)));
             }
         };
-        envelope.covers_body(&body).map_err(refused)?;
+        cluster.check_body(&envelope, &body).map_err(refused)?;
         Ok(of_known_peer(self.serve(Authenticated { head, body, from, old }).await))
     }
 }
@@ -172,7 +172,8 @@ fn open(
     envelope.restore_credentials(&mut head.headers);
     // The connection's own certificate is that of the replica.
     head.extensions.remove::<Arc<ClientCertificate>>();
-    let chain: Vec<_> = envelope.certificates().into_iter().map(CertificateDer::from).collect();
+    let chain = envelope.certificates().iter().map(|der| CertificateDer::from(der.as_slice()));
+    let chain: Vec<_> = chain.collect();
     // The other replica may trust other CAs, or those that this one trusted before, or require no
     // certificate.
     if !verify(&chain) {

@@ -1,6 +1,7 @@
 //! The connection between two replicas, which many clients share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use http::{Method, Request, Uri};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use trunkline::call::{Endpoint, PeerAddress, Principal};
 use trunkline::cluster::{
     Cluster, ENVELOPE_HEADER, Envelope, ForwardedRequest, PeerLink, RequestLine, SessionKey,
@@ -28,7 +30,7 @@ async fn requests_that_are_reset_at_once_leave_the_connection_to_others() {
     let owner = Owner::of(&gateway).await;
     let mut frames = Frames::connect(owner.address).await;
     let get = |stream: u32| {
-        let envelope = owner.seal(owner.envelope_of("GET", ""), (stream / 2) as u8);
+        let envelope = owner.seal(owner.envelope_of("GET", ""));
         Frame::get(stream, (ENVELOPE_HEADER.as_str(), &envelope))
     };
     let last = 401;
@@ -55,16 +57,16 @@ async fn faults_of_single_streams_leave_the_connection_to_others() {
     let gateway = replica(&upstream, &redis).await;
     let owner = Owner::of(&gateway).await;
     let mut frames = Frames::connect(owner.address).await;
-    for stream in [1, 3] {
-        let envelope = owner.seal(owner.envelope_of("GET", ""), stream);
-        let get = Frame::get(stream.into(), (ENVELOPE_HEADER.as_str(), &envelope));
+    for stream in [1_u32, 3] {
+        let envelope = owner.seal(owner.envelope_of("GET", ""));
+        let get = Frame::get(stream, (ENVELOPE_HEADER.as_str(), &envelope));
         frames.send(&[get]).await;
         let ended = within(async {
             loop {
                 let frame = frames.next().await.expect("the connection is open");
                 assert_ne!(frame.kind, GOAWAY, "{frame:?}");
                 let is_end = frame.flags & END_STREAM != 0;
-                if is_end && frame.stream == u32::from(stream) {
+                if is_end && frame.stream == stream {
                     return;
                 }
             }
@@ -111,7 +113,8 @@ async fn forward(
     let addr = ([127, 0, 0, 1], 1).into();
     let peer = PeerAddress { addr, local: addr, tls: false, stdio: false };
     let (method, uri) = (Method::GET, Uri::from_static("/mcp"));
-    let envelope = Envelope::new(RequestLine { method: &method, uri: &uri }, b"", peer, "x");
+    let envelope =
+        Envelope::new(RequestLine { method: &method, uri: &uri }, Bytes::new(), peer, "x");
     let head = Request::get("/mcp").body(()).unwrap().into_parts().0;
     let request = ForwardedRequest { head, body: Bytes::new(), patience };
     from.forward(link, request, envelope).await
@@ -150,6 +153,48 @@ async fn responses_that_are_cancelled_leave_the_connection_to_others() {
     }
     let body = within(kept.into_body().collect()).await.expect("the connection is open");
     assert_eq!(body.to_bytes(), "kept");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn each_runtime_has_one_connection_of_its_own() {
+    let redis = RedisServer::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let owner = silent_replica(&redis, listener.local_addr().unwrap().port());
+    let from = silent_replica(&redis, super::free_port());
+    let link = link(&from, &owner).await;
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    // Answers each request with a head.
+    let serving = tokio::spawn(async move {
+        loop {
+            let mut frames = Frames::accept(listener.accept().await.unwrap().0).await;
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                while let Some(frame) = frames.next().await {
+                    if frame.kind == HEADERS {
+                        frames.send(&[Frame::ok(frame.stream)]).await;
+                    }
+                }
+            });
+        }
+    });
+    let patience = Duration::from_secs(30);
+    for _ in 0..3 {
+        drop(within(forward(&from, &link, patience)).await.unwrap());
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    // Another thread, as those of the workers are.
+    let forwarding = tokio::task::spawn_blocking(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..3 {
+                drop(within(forward(&from, &link, patience)).await.unwrap());
+            }
+        });
+    });
+    within(forwarding).await.unwrap();
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
     serving.abort();
 }
 

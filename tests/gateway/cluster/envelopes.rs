@@ -61,12 +61,11 @@ impl Owner {
         let mut shown = HeaderMap::new();
         shown.insert("authorization", "Bearer key-one".parse().unwrap());
         let shown = ShownCredentials::read(&shown, &[http::header::AUTHORIZATION]);
-        Envelope::new(line, body.as_bytes(), from, "one").with_credentials(&shown)
+        Envelope::new(line, body.to_owned().into(), from, "one").with_credentials(&shown)
     }
 
-    pub fn seal(&self, envelope: Envelope, nonce: u8) -> String {
-        let addressed = envelope.addressed_to(self.id, [nonce; 16], unix_now());
-        addressed.seal(&self.keys).unwrap()
+    pub fn seal(&self, envelope: Envelope) -> String {
+        envelope.addressed_to(self.id, unix_now()).seal(&self.keys).unwrap()
     }
 
     /// Sends a request with an envelope, and returns its status.
@@ -87,8 +86,8 @@ impl Owner {
     }
 
     /// Sends a ping in an envelope, and returns its status.
-    pub async fn ping_by(&self, sender: &Client, nonce: u8) -> u16 {
-        let sealed = self.seal(self.envelope(), nonce);
+    pub async fn ping_by(&self, sender: &Client) -> u16 {
+        let sealed = self.seal(self.envelope());
         ask(sender, "/mcp", PING, Some(&sealed)).send().await.status()
     }
 }
@@ -123,25 +122,25 @@ async fn only_a_valid_envelope_is_served_and_only_once() {
     let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
     let gateway = replica(&upstream, &redis).await;
     let owner = Owner::of(&gateway).await;
-    let valid = owner.seal(owner.envelope(), 1);
+    let valid = owner.seal(owner.envelope());
     assert_eq!(owner.send("/mcp", PING, Some(&valid)).await, 200);
     let second = Duration::from_secs(1);
-    let at = |now, nonce| owner.envelope().addressed_to(owner.id, [nonce; 16], now);
+    let at = |now| owner.envelope().addressed_to(owner.id, now);
     let sealed = |envelope: Envelope| envelope.seal(&owner.keys).unwrap();
     let mut changed = BASE64URL_NOPAD.decode(valid.as_bytes()).unwrap();
     *changed.last_mut().unwrap() ^= 1;
     let other = ReplicaId::new([9; 8]);
-    let retargeted = owner.envelope().addressed_to(other, [6; 16], unix_now());
-    let foreign = owner.envelope().addressed_to(owner.id, [7; 16], unix_now());
+    let retargeted = owner.envelope().addressed_to(other, unix_now());
+    let foreign = owner.envelope().addressed_to(owner.id, unix_now());
     let cases = [
         ("no envelope", None, "/mcp", PING),
         ("replayed", Some(valid.clone()), "/mcp", PING),
         ("changed", Some(BASE64URL_NOPAD.encode(&changed)), "/mcp", PING),
         ("forged", Some(foreign.seal(&keys("another key")).unwrap()), "/mcp", PING),
-        ("expired", Some(sealed(at(unix_now() - second * 16, 3))), "/mcp", PING),
-        ("from the future", Some(sealed(at(unix_now() + second * 6, 4))), "/mcp", PING),
-        ("another path", Some(owner.seal(owner.envelope(), 8)), "/mcp?servers=s", PING),
-        ("another body", Some(owner.seal(owner.envelope(), 9)), "/mcp", "{}"),
+        ("expired", Some(sealed(at(unix_now() - second * 16))), "/mcp", PING),
+        ("from the future", Some(sealed(at(unix_now() + second * 6))), "/mcp", PING),
+        ("another path", Some(owner.seal(owner.envelope())), "/mcp?servers=s", PING),
+        ("another body", Some(owner.seal(owner.envelope())), "/mcp", "{}"),
     ];
     let count = cases.len() as u64;
     for (name, envelope, path, body) in cases {
@@ -161,7 +160,7 @@ async fn only_a_valid_envelope_is_served_and_only_once() {
         assert!(line_with(line).is_some(), "{line}");
     }
     // The replica is served all the same.
-    assert_eq!(owner.send("/mcp", PING, Some(&owner.seal(owner.envelope(), 10))).await, 200);
+    assert_eq!(owner.send("/mcp", PING, Some(&owner.seal(owner.envelope()))).await, 200);
 }
 
 #[tokio::test]
@@ -172,7 +171,7 @@ async fn an_envelope_gives_no_identity_that_its_credential_does_not() {
     let (method, uri) = (Method::POST, Uri::from_static("/mcp"));
     let line = RequestLine { method: &method, uri: &uri };
     let from = PeerAddress { addr: owner.address, local: owner.address, tls: false, stdio: false };
-    let bare = |principal| Envelope::new(line, PING.as_bytes(), from, principal);
+    let bare = |principal| Envelope::new(line, PING.into(), from, principal);
     let shown = |key: &str| {
         let mut shown = HeaderMap::new();
         shown.insert("x-api-key", key.parse().unwrap());
@@ -185,8 +184,8 @@ async fn an_envelope_gives_no_identity_that_its_credential_does_not() {
         ("of another's session", bare("two").with_credentials(&shown("key-two")), 404),
         ("as it should be", bare("one").with_credentials(&shown("key-one")), 200),
     ];
-    for (nonce, (name, envelope, status)) in (1..).zip(cases) {
-        let sealed = owner.seal(envelope, nonce);
+    for (name, envelope, status) in cases {
+        let sealed = owner.seal(envelope);
         assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, status, "{name}");
     }
 }
@@ -202,14 +201,13 @@ async fn a_request_that_another_replica_has_counted_is_not_counted_again() {
     let owner = Owner::of(&gateway).await;
     // In several pieces, too.
     let large = format!("{PING}{}", " ".repeat(300_000));
-    for (nonce, body) in [PING, &large, PING].into_iter().enumerate() {
-        let envelope = owner.envelope_of("POST", body).counted();
-        let sealed = owner.seal(envelope, nonce as u8);
-        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, 200, "{nonce}");
+    for (number, body) in [PING, &large, PING].into_iter().enumerate() {
+        let sealed = owner.seal(owner.envelope_of("POST", body).counted());
+        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, 200, "{number}");
     }
     // The second permit of the session's client. A refusal in a session has the status 200.
-    for (nonce, is_admitted) in [(4, true), (5, false)] {
-        let sealed = owner.seal(owner.envelope(), nonce);
+    for is_admitted in [true, false] {
+        let sealed = owner.seal(owner.envelope());
         let sender = owner.sender();
         let said = ask(&sender, "/mcp", PING, Some(&sealed)).send().await.said().await;
         assert_eq!(said.answer()["error"].is_null(), is_admitted);
@@ -226,7 +224,7 @@ async fn a_forwarded_request_is_not_forwarded_again() {
     let status = b.status().await;
     owner.id = ReplicaId::parse(status["cluster"]["id"].as_str().unwrap()).unwrap();
     owner.address = peer_address(&b).await;
-    let sealed = owner.seal(owner.envelope(), 1);
+    let sealed = owner.seal(owner.envelope());
     assert_eq!(owner.send("/mcp", PING, Some(&sealed)).await, 421);
     assert_eq!(forwarded(&b, "answered").await, 0);
     assert_eq!(owner.client.request("ping", json!({})).await.status, 200);
@@ -257,11 +255,11 @@ async fn refused_bodies_and_envelopes_are_recorded_at_the_owner() {
     let [gateway] = start_replicas(&redis.url(), builder).await;
     let owner = Owner::of(&gateway).await;
     let (large, broken) = ("x".repeat(3000), "{\"jsonrpc\":");
-    for (nonce, body, status) in [(1, &*large, 413), (2, broken, 400)] {
-        let sealed = owner.seal(owner.envelope_of("POST", body), nonce);
-        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, status, "{nonce}");
+    for (body, status) in [(&*large, 413), (broken, 400)] {
+        let sealed = owner.seal(owner.envelope_of("POST", body));
+        assert_eq!(owner.send("/mcp", body, Some(&sealed)).await, status);
     }
-    let stranger = owner.seal(owner.envelope_of("POST", "{}"), 3);
+    let stranger = owner.seal(owner.envelope_of("POST", "{}"));
     assert_eq!(owner.send("/mcp", PING, Some(&stranger)).await, 403, "another body");
     assert_eq!(owner.send("/mcp", PING, None).await, 403, "no envelope");
     assert_eq!(owner.send("/mcp", PING, Some(&stranger)).await, 403, "used before");

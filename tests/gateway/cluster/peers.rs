@@ -229,7 +229,7 @@ async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
     // Connections that are open at the reload, in both directions.
     let owner = Owner::of(&a).await;
     let held = owner.sender().tls(showing(&old)).keep();
-    assert_eq!(owner.ping_by(&held, 1).await, 200);
+    assert_eq!(owner.ping_by(&held).await, 200);
     let client = Client::sessionless(a.running.address, "2025-11-25").key("key-one");
     let client = client.initialized().await;
     let at_b = through(&b, &client, Some("key-one"));
@@ -238,7 +238,7 @@ async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
     waiting.message().await.expect("progress");
     // A reload of the same files ends none of them.
     assert_eq!(a.reloader.reload().await, ReloadOutcome::Unchanged);
-    assert_eq!(owner.ping_by(&held, 2).await, 200);
+    assert_eq!(owner.ping_by(&held).await, 200);
     // Another CA, so that none of the old files is of use.
     let new = peer_certificates(folder.path());
     assert!(!is_answered(address, showing(&new)).await);
@@ -252,7 +252,7 @@ async fn renewed_certificates_of_replicas_are_used_after_a_reload() {
     }
     assert!(is_answered(address, showing(&new)).await);
     assert!(!is_answered(address, showing(&old)).await);
-    assert_eq!(owner.ping_by(&held, 3).await, 403);
+    assert_eq!(owner.ping_by(&held).await, 403);
     let line =
         line_with("the certificate of its replica is no longer accepted").expect("a warning");
     assert!(line.contains("a request from 127.0.0.1 to cluster.listen is refused"), "{line}");

@@ -65,8 +65,8 @@ impl Sealer {
     /// [`SealError`] without a key, or if the library has no random numbers.
     pub fn seal(&self, associated: &[u8], mut bytes: Vec<u8>) -> Result<Vec<u8>, SealError> {
         let key = self.keys.first().ok_or(SealError)?;
-        let nonce = key.seal_in_place_append_tag(Aad::from(associated), &mut bytes)?;
-        Ok([nonce.as_ref().as_slice(), &bytes].concat())
+        let (nonce, tag) = key.seal_in_place_separate_tag(Aad::from(associated), &mut bytes)?;
+        Ok([nonce.as_ref().as_slice(), &bytes, tag.as_ref()].concat())
     }
 
     /// Opens sealed bytes. Returns `None` if they were changed, or were sealed with another key or

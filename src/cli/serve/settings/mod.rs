@@ -180,8 +180,9 @@ fn replica_settings(config: &Config) -> Result<Option<ReplicaSettings>, LateFaul
     Ok(Some(ReplicaSettings { listener, outgoing: Some(client), certificates }))
 }
 
-/// Connections of other replicas, each of which has one or, after a failure, two.
-const MAX_REPLICA_CONNECTIONS: usize = 1024;
+/// Connections of other replicas, each of which has one for each of its worker threads: 256 replicas
+/// with 32 threads, and as many again while certificates are replaced.
+const MAX_REPLICA_CONNECTIONS: usize = 16_384;
 /// Bytes of the bodies on one connection that arrive before they are read: those of 64 requests, each
 /// of which has a window of its own.
 const REPLICA_WINDOW: u32 = 16 << 20;
