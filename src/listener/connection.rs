@@ -151,16 +151,21 @@ where
     connection.serve(stream, Protocol::Http1).await
 }
 
-/// Runs a step before the first request, within the time limit. Gives up when a drain starts.
+/// Runs a step before the first request, within the time limit. When a drain starts, it has only a moment
+/// left: the client may have sent its request already.
 async fn before<T>(
     deadline: Instant,
     drain: &Drain,
     step: impl Future<Output = T>,
 ) -> Result<Option<T>, ConnectionError> {
+    let drained = async {
+        drain.started().await;
+        sleep(LAST_REQUEST_PATIENCE).await;
+    };
     tokio::select! {
         biased;
-        () = drain.started() => Ok(None),
         done = timeout_at(deadline, step) => done.map(Some).map_err(|_| ConnectionError::Unused),
+        () = drained => Ok(None),
     }
 }
 
@@ -367,5 +372,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const MIN_NAP: Duration = Duration::from_millis(1);
 const MAX_NAP: Duration = Duration::from_millis(50);
 
+/// Time for a client to begin its first request after a drain has started.
+const LAST_REQUEST_PATIENCE: Duration = Duration::from_millis(250);
 /// Time limit to close an idle connection (HTTP/2: GOAWAY, ping, GOAWAY).
 const LAST_WORD: Duration = Duration::from_secs(1);

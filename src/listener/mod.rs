@@ -18,7 +18,7 @@
 //! | connects when all connections are taken, or its address has used up its share | at once, with a 503 if it does not use TLS |
 //! | is refused, and sends no request that is served | after the third refusal, or [`ConnectionLimits::handshake`] after any of them |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
-//! | is connected when a [`Drain`] starts | after the responses in flight and the head that it is sending, or when the drain's time is up |
+//! | is connected when a [`Drain`] starts | after the responses in flight and the head that it is sending or begins within a moment, or when the drain's time is up |
 //!
 //! A client's cancellation reaches the service as a dropped future, so a service spawns work that
 //! it must finish.

@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
+    os::fd::AsFd as _,
     pin::pin,
     sync::{
         Arc,
@@ -191,6 +192,7 @@ impl Listener {
                 (socket, addr) = door.next() => door.admit(socket, addr, &context, &mut connections),
             }
         }
+        door.admit_queued(&context, &mut connections);
         drop(door);
         finish(connections, &drain).await
     }
@@ -305,6 +307,29 @@ impl Door {
         };
     }
 
+    /// Admits the connections that the kernel has accepted, and that would be reset with the socket:
+    /// their clients may have sent requests.
+    fn admit_queued<F, S, R>(
+        &mut self,
+        context: &Arc<ListenerContext<F>>,
+        connections: &mut JoinSet<()>,
+    ) where
+        F: Fn(PeerAddress) -> S + Send + Sync + 'static,
+        S: Edge<RequestBody, R>,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        // The runtime may not have learned of the last ones, so the kernel is asked.
+        let Ok(queue) = self.listener.socket.as_fd().try_clone_to_owned() else { return };
+        let queue = std::net::TcpListener::from(queue);
+        for _ in 0..MAX_QUEUED {
+            let Ok((socket, addr)) = queue.accept() else { return };
+            let socket = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket));
+            if let Ok(socket) = socket {
+                self.admit(socket, addr, context, connections);
+            }
+        }
+    }
+
     fn take_slot(
         &self,
         addr: SocketAddr,
@@ -386,6 +411,9 @@ fn is_clients(fault: &io::Error) -> bool {
     matches!(fault.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
+/// Limit of the connections that are taken from the queue when the socket closes: longer queues than
+/// the kernel's.
+const MAX_QUEUED: usize = 4096;
 const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 

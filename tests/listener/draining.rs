@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use trunkline::listener::{Drained, Settings};
+use tower::service_fn;
+use trunkline::call::{PeerAddress, drain};
+use trunkline::listener::{Drained, Listener, LiveSettings, Settings, edge};
 
 use crate::door::{Door, Event, get, get_h2, read_to_close, text, within};
 
@@ -52,4 +57,31 @@ async fn connections_past_the_deadline_are_cut_and_counted() {
     assert_eq!((door.event().await, door.event().await), (Event::Dropped, Event::Dropped));
     let Door { served, .. } = door;
     assert_eq!(within(served).await.unwrap(), Drained { cut: 2 });
+}
+
+#[tokio::test]
+async fn requests_on_connections_that_are_not_accepted_yet_are_answered() {
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let (addr, live) = (listener.local_addr(), LiveSettings::new(Settings::default()));
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        clients.push(client);
+    }
+    let (switch, drain) = drain();
+    switch.start(Duration::from_mins(1));
+    let settings = live.clone();
+    let stack = move |peer: PeerAddress| {
+        let service = service_fn(|_| -> edge::EdgeFuture<_> {
+            Box::pin(async { Ok(Response::new(Full::new(Bytes::from("answered")))) })
+        });
+        edge::guarded(settings.clone(), peer, service)
+    };
+    let served = tokio::spawn(listener.serve(live, stack, drain));
+    for client in &mut clients {
+        let answer = read_to_close(client).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("answered"), "{answer}");
+    }
+    assert_eq!(within(served).await.unwrap(), Drained { cut: 0 });
 }
