@@ -373,6 +373,6 @@ const MIN_NAP: Duration = Duration::from_millis(1);
 const MAX_NAP: Duration = Duration::from_millis(50);
 
 /// Time for a client to begin its first request after a drain has started.
-const LAST_REQUEST_PATIENCE: Duration = Duration::from_millis(250);
+const LAST_REQUEST_PATIENCE: Duration = Duration::from_secs(1);
 /// Time limit to close an idle connection (HTTP/2: GOAWAY, ping, GOAWAY).
 const LAST_WORD: Duration = Duration::from_secs(1);

@@ -1,9 +1,10 @@
 //! The bound socket, and the loop that accepts from it.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::pending,
+    io,
     net::{IpAddr, SocketAddr},
-    os::fd::AsFd as _,
     pin::pin,
     sync::{
         Arc,
@@ -192,8 +193,7 @@ impl Listener {
                 (socket, addr) = door.next() => door.admit(socket, addr, &context, &mut connections),
             }
         }
-        door.admit_queued(&context, &mut connections);
-        drop(door);
+        door.close(&context, &mut connections);
         finish(connections, &drain).await
     }
 }
@@ -217,7 +217,12 @@ pub(super) struct ListenerContext<F> {
 
 /// Accepts connections one by one, and refuses those over the limit.
 struct Door {
-    listener: Listener,
+    /// `None` once it is closed.
+    socket: Option<TcpListener>,
+    addr: SocketAddr,
+    counts: Arc<Counts>,
+    workers: Option<Arc<Workers>>,
+    certificate_refusals: CertificateRefusals,
     /// The connections of each address.
     addresses: Arc<SharedAmount>,
     /// Limits the connections that are being refused.
@@ -230,8 +235,13 @@ struct Door {
 impl Door {
     fn new(listener: Listener) -> Self {
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+        let Listener { socket, addr, counts, workers, certificate_refusals } = listener;
         Self {
-            listener,
+            socket: Some(socket),
+            addr,
+            counts,
+            workers,
+            certificate_refusals,
             addresses: Arc::default(),
             refusals,
             pause: Backoff::new(MIN_ACCEPT_PAUSE, MAX_ACCEPT_PAUSE),
@@ -245,7 +255,8 @@ impl Door {
     /// Cancel safe: a cut pause only leads to an early attempt.
     async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
-            match self.listener.socket.accept().await {
+            let Some(socket) = &self.socket else { return pending().await };
+            match socket.accept().await {
                 Ok(accepted) => {
                     self.pause.reset();
                     return accepted;
@@ -281,11 +292,11 @@ impl Door {
         if let Err(fault) = tune(&socket, settings.limits.stall) {
             tracing::debug!(client = %addr, %fault, "a socket could not be tuned");
         }
-        let local = socket.local_addr().unwrap_or(self.listener.addr);
+        let local = socket.local_addr().unwrap_or(self.addr);
         let peer = PeerAddress { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
-        let refusals = self.listener.certificate_refusals.clone();
-        let place = self.listener.workers.as_ref().and_then(|workers| workers.place());
+        let refusals = self.certificate_refusals.clone();
+        let place = self.workers.as_ref().and_then(|workers| workers.place());
         let runtime = place.as_ref().map(|place| place.runtime.clone());
         let served = async move {
             let served = match at(place.as_ref(), socket) {
@@ -307,20 +318,17 @@ impl Door {
         };
     }
 
-    /// Admits the connections that the kernel has accepted, and that would be reset with the socket:
-    /// their clients may have sent requests.
-    fn admit_queued<F, S, R>(
-        &mut self,
-        context: &Arc<ListenerContext<F>>,
-        connections: &mut JoinSet<()>,
-    ) where
+    /// Closes the socket, after the connections that the kernel has accepted were admitted: it would reset
+    /// them, and their clients may have sent requests.
+    fn close<F, S, R>(&mut self, context: &Arc<ListenerContext<F>>, connections: &mut JoinSet<()>)
+    where
         F: Fn(PeerAddress) -> S + Send + Sync + 'static,
         S: Edge<RequestBody, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        // The runtime may not have learned of the last ones, so the kernel is asked.
-        let Ok(queue) = self.listener.socket.as_fd().try_clone_to_owned() else { return };
-        let queue = std::net::TcpListener::from(queue);
+        // The kernel is asked itself: the runtime may not have learned of the last ones, and the socket is
+        // to close right after the last one was taken.
+        let Some(Ok(queue)) = self.socket.take().map(TcpListener::into_std) else { return };
         for _ in 0..MAX_QUEUED {
             let Ok((socket, addr)) = queue.accept() else { return };
             let socket = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket));
@@ -338,14 +346,14 @@ impl Door {
         let bounds = ShareBounds { all: limits.connections, each: limits.connections_each };
         let holder = Holder::identify(&Principal::Anonymous, addr.ip());
         let share = self.addresses.take(&holder, 1, bounds)?;
-        Ok(ConnectionSlot::new(&self.listener.counts, share))
+        Ok(ConnectionSlot::new(&self.counts, share))
     }
 
     /// Sends 503 to a client without TLS. Under TLS the connection is just closed, as a handshake
     /// would cost the resources that the limit protects. The same applies past [`MAX_REFUSALS`] at
     /// a time.
     fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: ShareBoundError) {
-        self.listener.counts.refused.fetch_add(1, Relaxed);
+        self.counts.refused.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::warn!(limit = settings.limits.connections, %reached, "no more connections");
         }
