@@ -4,6 +4,7 @@
 //! stays on the thread of its client, and the owner spreads the connections over its own threads.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +116,8 @@ pub struct PeerLink {
 #[derive(Debug, Default)]
 struct LinkState {
     sender: Option<PeerSender>,
+    /// Number of connections so far.
+    number: u64,
     /// TLS of the sender's connection.
     tls: Option<Arc<ClientConfig>>,
     failed_at: Option<Instant>,
@@ -148,7 +151,8 @@ impl PeerLink {
         self.open.take(holder, 1, bounds)
     }
 
-    /// Sends a request once. One that a closing connection has not taken is sent over the next one.
+    /// Sends a request once. One that a closing connection has not taken, or that the replica refuses
+    /// unprocessed, is sent over the next one, with the same envelope: a replica serves it once.
     pub(super) async fn send(
         &self,
         request: ForwardedRequest,
@@ -159,15 +163,17 @@ impl PeerLink {
         for _ in 0..MAX_ATTEMPTS {
             let waiting = timeout(SENDER_TIMEOUT, self.sender()).await;
             let sender = waiting.unwrap_or(Err(LinkError::Timeout));
-            let mut sender = sender.map_err(ForwardError::Unreachable)?;
-            match timeout(patience, sender.try_send_request(request)).await {
+            let (number, mut sender) = sender.map_err(ForwardError::Unreachable)?;
+            match timeout(patience, sender.try_send_request(request.clone())).await {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(mut error)) => match error.take_message() {
                     Some(unsent) => request = unsent,
+                    None if is_unprocessed(error.error()) => {}
                     None => return Err(ForwardError::Broken(error.into_error())),
                 },
                 Err(_) => return Err(ForwardError::Late(patience)),
             }
+            self.abandon(number).await;
         }
         Err(ForwardError::Unreachable(LinkError::Recent))
     }
@@ -209,31 +215,56 @@ impl PeerLink {
 
     /// Returns the connection of this runtime, or opens it. Requests of a runtime wait for one attempt,
     /// and share its failure. An attempt goes on without the request that has begun it.
-    async fn sender(&self) -> Result<PeerSender, LinkError> {
-        let runtime = Handle::current();
-        let connection = Arc::clone(self.connections.lock().entry(runtime.id()).or_default());
-        let mut state = connection.lock_owned().await;
+    async fn sender(&self) -> Result<(u64, PeerSender), LinkError> {
+        let mut state = self.connection().lock_owned().await;
         let tls = self.tls.load_full();
         // A connection under other certificates is left to its last request.
         let is_current = state.tls.as_ref().map(Arc::as_ptr) == tls.as_ref().map(Arc::as_ptr);
         if let Some(open) = state.sender.as_ref().filter(|it| is_current && !it.is_closed()) {
-            return Ok(open.clone());
+            return Ok((state.number, open.clone()));
         }
         let now = clock::now();
         if state.failed_at.is_some_and(|at| now.saturating_duration_since(at) < RETRY_PAUSE) {
             return Err(LinkError::Recent);
         }
         let connecting = connect(self.address.clone(), tls.clone());
-        let connecting = runtime.spawn(async move {
+        let connecting = tokio::spawn(async move {
             let connected = timeout(CONNECT_TIMEOUT, connecting).await;
             let connected = connected.unwrap_or(Err(LinkError::Timeout));
             state.failed_at = connected.is_err().then(clock::now);
             state.sender = connected.as_ref().ok().cloned();
+            state.number += 1;
             state.tls = tls;
-            connected
+            connected.map(|sender| (state.number, sender))
         });
         connecting.await.map_err(std::io::Error::other)?
     }
+
+    /// Returns the place of this runtime's connection.
+    fn connection(&self) -> Arc<AsyncMutex<LinkState>> {
+        Arc::clone(self.connections.lock().entry(Handle::current().id()).or_default())
+    }
+
+    /// Leaves a connection that takes no more requests to its last ones, even if it is not closed yet.
+    async fn abandon(&self, number: u64) {
+        let connection = self.connection();
+        let mut state = connection.lock().await;
+        if state.number == number {
+            state.sender = None;
+        }
+    }
+}
+
+/// Returns true if the replica has not processed the request of a failed stream: it closes the connection
+/// in order, and its last stream was an earlier one, or it has refused the stream (RFC 9113, 8.7).
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let failed = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    failed.is_some_and(|failed| {
+        let reason = failed.reason();
+        failed.is_remote()
+            && ((failed.is_go_away() && reason == Some(h2::Reason::NO_ERROR))
+                || (failed.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM)))
+    })
 }
 
 /// Sends requests over an open connection.
@@ -295,7 +326,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const SENDER_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_add(Duration::from_millis(500));
 /// Time after a failed attempt in which there is no other one.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// Connections that a request is offered to.
+/// Times that a request is offered to a connection.
 const MAX_ATTEMPTS: usize = 2;
 /// Interval of pings, and the time limit of their answers.
 const PING_INTERVAL: Duration = Duration::from_secs(3);
