@@ -63,9 +63,7 @@ impl SessionRecords {
         key: SessionKey<'_>,
     ) -> Result<Option<FoundSession>, ClusterStoreError> {
         let place = RecordPlace::of(key);
-        if self.table().removed.contains_key(&place.name) {
-            return Ok(None);
-        }
+        let has_ended_here = self.table().removed.contains_key(&place.name);
         let reading = timeout(STORE_TIMEOUT, self.store.read_record(session_key(&place.name)));
         let sealed = reading.await.unwrap_or(Err(ClusterStoreError::Timeout));
         let Some(sealed) = sealed.inspect_err(|error| self.note_fault(error))? else {
@@ -73,6 +71,9 @@ impl SessionRecords {
         };
         let record = SessionRecord::open(&self.sealer, &place, &sealed);
         let version = version_of(&sealed);
+        // A record that this replica is about to remove. One of another owner stays: that has revived the
+        // session while this replica had no lease.
+        let record = record.filter(|record| !has_ended_here || record.owner != self.own);
         let found = version.zip(record);
         Ok(found.map(|(version, record)| FoundSession { place, version, record }))
     }
@@ -119,6 +120,7 @@ impl SessionRecords {
             version: Some(claimed.version),
             is_sent: true,
             is_changed: false,
+            has_moved: false,
             first: None,
         };
         self.table().held.insert(Arc::clone(id), held);

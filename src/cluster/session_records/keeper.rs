@@ -20,6 +20,8 @@ struct PendingWrite {
     id: Option<Arc<str>>,
     write: SessionWrite,
     place: RecordPlace,
+    /// True if no earlier write of the session was sent.
+    is_first: bool,
 }
 
 impl SessionRecords {
@@ -123,6 +125,7 @@ impl SessionRecords {
             id: None,
             write: self.new_write(place.name.clone(), version),
             place,
+            is_first: false,
         };
         let mut batch: Vec<_> = removed.into_iter().map(removal).collect();
         batch.extend(changed.into_iter().filter_map(|id| self.prepare(id)));
@@ -135,7 +138,7 @@ impl SessionRecords {
         let held = table.held.get_mut(&id)?;
         // Before the state is read: a later change is another one.
         held.is_changed = false;
-        held.is_sent = true;
+        let is_first = !std::mem::replace(&mut held.is_sent, true);
         let (place, generation, expected) = (held.place.clone(), held.generation, held.version);
         drop(table);
         let state = self.sessions().and_then(|sessions| sessions.describe(&id));
@@ -146,7 +149,7 @@ impl SessionRecords {
             return None;
         };
         let write = SessionWrite { bytes, ..self.new_write(place.name.clone(), expected) };
-        Some(PendingWrite { id: Some(id), write, place })
+        Some(PendingWrite { id: Some(id), write, place, is_first })
     }
 
     async fn apply(
@@ -175,6 +178,12 @@ impl SessionRecords {
                 return reconciled.inspect_err(|_| self.put_back(pending));
             }
             SessionWritten::NoLease | SessionWritten::OwnerLives => {
+                if pending.is_first
+                    && let Some(held) = self.table().held.get_mut(&id)
+                {
+                    // The store has refused it: no other replica knows the session.
+                    held.is_sent = false;
+                }
                 self.put_back(pending);
                 return Err(ClusterStoreError::NoLease);
             }
@@ -242,13 +251,18 @@ impl SessionRecords {
         record.is_some_and(|record| record.owner != self.own && record.generation >= generation)
     }
 
+    /// Ends a session that another replica owns. It ends before its record is forgotten: in between, it
+    /// would be a session that this replica alone knows.
     fn lose(&self, id: &Arc<str>) {
-        self.table().held.remove(id);
+        if let Some(held) = self.table().held.get_mut(id) {
+            held.has_moved = true;
+        }
         self.counts.count_revival(RevivalResult::Moved);
         tracing::info!("a session ends here, because another replica has revived it");
         if let Some(sessions) = self.sessions() {
             sessions.end_moved(id);
         }
+        self.table().held.remove(id);
     }
 
     fn rewrite_over(&self, id: &Arc<str>, version: Option<RecordVersion>) {

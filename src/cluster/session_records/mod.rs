@@ -83,6 +83,8 @@ struct HeldRecord {
     /// True once a write was sent, whether its reply has arrived or not.
     is_sent: bool,
     is_changed: bool,
+    /// True once the record shows another owner, which keeps it.
+    has_moved: bool,
     /// Notified of the first write.
     first: Option<oneshot::Sender<()>>,
 }
@@ -150,6 +152,7 @@ impl SessionRecords {
             version: None,
             is_sent: false,
             is_changed: true,
+            has_moved: false,
             first: Some(first),
         };
         let mut table = self.table();
@@ -171,7 +174,7 @@ impl SessionRecords {
     pub fn remove_session(&self, id: &str) {
         let mut table = self.table();
         let Some(held) = table.held.remove(id) else { return };
-        if held.is_sent {
+        if held.is_sent && !held.has_moved {
             table.remove_later(held.place, held.version);
             drop(table);
             self.wake.notify_one();

@@ -77,6 +77,7 @@ async fn a_record_is_written_under_a_lease_alone_and_with_the_last_change() {
     let refused = member.records.write_changes().await;
     assert!(matches!(refused, Err(ClusterStoreError::NoLease)));
     assert!(first.await.is_err(), "initialize does not wait any longer");
+    assert!(!member.records.is_recorded("id"), "no other replica can know it");
     assert_eq!(member.stored("id").await, None);
     member.lease().await;
     member.records.write_changes().await.unwrap();
@@ -183,4 +184,64 @@ async fn of_two_replicas_one_claims_and_the_earlier_owner_ends_its_session() {
     lost.records.verify().await.unwrap();
     assert!(lost.states.0.lock().is_empty() && lost.records.is_empty());
     assert_eq!(lost.stored("id").await.unwrap(), b"state", "the record is that of the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_without_a_lease_is_found_at_the_replica_that_has_revived_it() {
+    let store = Arc::default();
+    let [lost, other] = [1, 2].map(|number| RecordingReplica::new(number, &store));
+    lost.lease().await;
+    drop(lost.open("id", b"state"));
+    lost.records.write_changes().await.unwrap();
+    tokio::time::advance(LEASE_TIME).await;
+    other.lease().await;
+    let found = other.records.find(key("id")).await.unwrap().unwrap();
+    assert!(matches!(other.records.claim(found).await.unwrap(), ClaimOutcome::Claimed(_)));
+    // It was idle here: its client uses the other replica.
+    lost.records.remove_session("id");
+    let found = lost.records.find(key("id")).await.unwrap().expect("it is alive");
+    assert_eq!(found.owner(), other.records.own);
+}
+
+/// A session that notes at its end that other replicas may know it.
+#[derive(Default)]
+struct MovingSession {
+    records: Mutex<Weak<SessionRecords>>,
+    was_recorded: AtomicBool,
+}
+
+impl RecordedSessions for MovingSession {
+    fn describe(&self, _: &str) -> Option<Vec<u8>> {
+        Some(b"state".to_vec())
+    }
+
+    fn end_moved(&self, id: &str) {
+        let records = self.records.lock().upgrade().unwrap();
+        self.was_recorded.store(records.is_recorded(id), Ordering::Relaxed);
+        records.remove_session(id);
+    }
+
+    fn lifetime(&self) -> Duration {
+        Duration::from_mins(30)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_moved_ends_before_its_record_is_forgotten() {
+    let store = Arc::default();
+    let [lost, other] = [1, 2].map(|number| RecordingReplica::new(number, &store));
+    let (records, session) = (Arc::new(lost.records), Arc::new(MovingSession::default()));
+    *session.records.lock() = Arc::downgrade(&records);
+    let described = Arc::downgrade(&session);
+    records.describe_by(described);
+    store.put(REPLICA_COLLECTION, &records.own.to_string(), vec![1], LEASE_TIME).await.unwrap();
+    drop(records.keep_session(key("id")));
+    records.write_changes().await.unwrap();
+    tokio::time::advance(LEASE_TIME).await;
+    other.lease().await;
+    let found = other.records.find(key("id")).await.unwrap().unwrap();
+    other.records.claim(found).await.unwrap();
+    records.verify().await.unwrap();
+    assert!(session.was_recorded.load(Ordering::Relaxed));
+    assert!(records.is_empty() && records.table().removed.is_empty());
 }
