@@ -83,6 +83,9 @@ struct SealedMembers {
     /// True if its sender has counted the request towards the rates.
     #[prost(bool, tag = "13")]
     is_counted: bool,
+    /// The sender, if it has left: it had the session, and is not asked for it.
+    #[prost(bytes = "vec", tag = "14")]
+    left: Vec<u8>,
 }
 
 /// A header that authentication has removed.
@@ -254,6 +257,13 @@ impl Envelope {
         self
     }
 
+    /// Notes that its sender has left, and hands the session over.
+    #[must_use]
+    pub fn handed_over_by(mut self, sender: ReplicaId) -> Self {
+        self.sealed.left = sender.as_bytes().to_vec();
+        self
+    }
+
     /// Addresses it to a replica, at this time since 1970.
     #[must_use]
     pub fn addressed_to(mut self, target: ReplicaId, now: Duration) -> Self {
@@ -328,6 +338,11 @@ impl Envelope {
     /// Returns true if its sender has counted the request towards the rates.
     pub fn is_counted(&self) -> bool {
         self.sealed.is_counted
+    }
+
+    /// Returns its sender if that has left.
+    pub fn sender_that_left(&self) -> Option<ReplicaId> {
+        self.sealed.left.as_slice().try_into().ok().map(ReplicaId::new)
     }
 
     /// Returns the client's certificate and its intermediate ones, in DER; none if it showed none.

@@ -48,7 +48,8 @@ impl LeaseStart {
         Self { at: clock::now(), wall: clock::wall_now() }
     }
 
-    fn age(self) -> Duration {
+    /// Returns the time since then, also that in which the machine or the process was asleep.
+    pub(super) fn age(self) -> Duration {
         let asleep = clock::wall_now().duration_since(self.wall).unwrap_or_default();
         clock::now().saturating_duration_since(self.at).max(asleep)
     }

@@ -1,6 +1,7 @@
 //! The replicas of a cluster: each renews a lease in the store, and reads the others'.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -34,12 +35,26 @@ pub(super) struct Membership {
     table: Mutex<ReplicaTable>,
     /// Held by one renewal at a time.
     renewing: AsyncMutex<()>,
-    /// The last reading besides renewals, and its success. Held while there is one.
-    reading: AsyncMutex<Option<(Instant, bool)>>,
+    /// The last reading besides renewals. Held while there is one.
+    reading: AsyncMutex<Option<LeaseReading>>,
     /// Asks for a renewal before its time.
     hurry: Notify,
-    /// Counts attempts to renew the lease.
-    attempts: watch::Sender<u64>,
+    attempts: watch::Sender<RenewalAttempts>,
+}
+
+/// A reading of the leases of all replicas.
+#[derive(Debug, Clone, Copy)]
+struct LeaseReading {
+    /// The moment before it was requested.
+    began: Instant,
+    succeeded: bool,
+}
+
+/// Numbers of attempts to renew the lease.
+#[derive(Debug, Default)]
+struct RenewalAttempts {
+    begun: u64,
+    ended: u64,
 }
 
 /// The keys of records, and the replica that they are for.
@@ -52,6 +67,7 @@ pub(super) struct MembershipKeys {
 struct ReplicaTable {
     replicas: HashMap<ReplicaId, Replica>,
     store_error: Option<String>,
+    failed_renewals: FailedRenewals,
     faults: FaultLog,
     renewed_at: Option<SystemTime>,
     renewals: u64,
@@ -59,6 +75,26 @@ struct ReplicaTable {
     /// Replicas with another time, as of the last reading.
     skewed: Vec<SkewedReplica>,
     skew_faults: FaultLog,
+}
+
+/// Attempts to renew the lease that failed one after the other, each in its time.
+#[derive(Debug, Default)]
+struct FailedRenewals {
+    count: u32,
+    /// The start of the last one.
+    last: Option<LeaseStart>,
+}
+
+impl FailedRenewals {
+    /// Returns true if the last attempt has failed, and the next one is not overdue.
+    fn is_recent(&self) -> bool {
+        self.last.is_some_and(|start| start.age() < RENEWAL_INTERVAL + STORE_TIMEOUT)
+    }
+
+    fn note(&mut self, start: LeaseStart) {
+        self.count = if self.is_recent() { self.count + 1 } else { 1 };
+        self.last = Some(start);
+    }
 }
 
 /// Another replica.
@@ -131,7 +167,7 @@ impl Membership {
             renewing: AsyncMutex::default(),
             reading: AsyncMutex::default(),
             hurry: Notify::new(),
-            attempts: watch::Sender::new(0),
+            attempts: watch::Sender::default(),
         }
     }
 
@@ -169,6 +205,7 @@ impl Membership {
                 if table.store_error.take().is_some() {
                     tracing::info!("the store of the replicas can be reached again");
                 }
+                table.failed_renewals = FailedRenewals::default();
                 table.faults.clear();
                 if table.skewed.is_empty() {
                     table.skew_faults.clear();
@@ -177,6 +214,7 @@ impl Membership {
             }
             Err(error) => {
                 self.note_fault(&error);
+                self.table.lock().failed_renewals.note(start);
                 None
             }
         }
@@ -187,9 +225,14 @@ impl Membership {
         self.lease.extend(start);
     }
 
+    /// Notes the beginning of an attempt to renew the lease.
+    pub(super) fn begin_attempt(&self) {
+        self.attempts.send_modify(|attempts| attempts.begun += 1);
+    }
+
     /// Notes the end of an attempt to renew the lease.
-    pub(super) fn note_attempt(&self) {
-        self.attempts.send_modify(|count| *count += 1);
+    pub(super) fn end_attempt(&self) {
+        self.attempts.send_modify(|attempts| attempts.ended = attempts.begun);
     }
 
     /// Returns the state of the lease.
@@ -202,24 +245,40 @@ impl Membership {
         self.table.lock().store_error.is_some()
     }
 
-    /// Renews the lease at once, and waits for the end of the attempt.
+    /// Returns true if the last attempts to renew the lease have failed, and the next one is not overdue.
+    /// A single one shows nothing about the store: the replica may have been suspended during it.
+    pub(super) fn has_just_failed(&self) -> bool {
+        let table = self.table.lock();
+        table.failed_renewals.count > 1 && table.failed_renewals.is_recent()
+    }
+
+    /// Renews the lease at once, and waits for the end of an attempt that begins from now on. The lease
+    /// of an earlier one may be over: this replica may have been suspended meanwhile.
     pub(super) async fn hurry_renewal(&self) {
         let mut attempts = self.attempts.subscribe();
+        let begun = attempts.borrow().begun;
         self.hurry.notify_one();
-        let _ = timeout(STORE_TIMEOUT + STORE_TIMEOUT, attempts.changed()).await;
+        let renewed = attempts.wait_for(|attempts| attempts.ended > begun);
+        let _ = timeout(STORE_TIMEOUT + STORE_TIMEOUT, renewed).await;
     }
 
     /// Reads the leases of the others. Requests share one reading, and one of the last second.
     pub(super) async fn refresh(&self) -> Result<(), ClusterStoreError> {
+        let now = clock::now();
+        self.refresh_since(now.checked_sub(REFRESH_INTERVAL).unwrap_or(now)).await
+    }
+
+    /// Reads the leases of the others, unless a reading has begun since then, which requests share.
+    pub(super) async fn refresh_since(&self, since: Instant) -> Result<(), ClusterStoreError> {
         let mut last = self.reading.lock().await;
-        let recent = |at: Instant| clock::now().saturating_duration_since(at) < REFRESH_INTERVAL;
-        if let Some((_, succeeded)) = last.filter(|(at, _)| recent(*at)) {
-            return if succeeded { Ok(()) } else { Err(ClusterStoreError::Timeout) };
+        if let Some(reading) = last.filter(|reading| reading.began >= since) {
+            return if reading.succeeded { Ok(()) } else { Err(ClusterStoreError::Timeout) };
         }
+        let began = clock::now();
         let listing = self.store.list(REPLICA_COLLECTION, MAX_REPLICAS);
         let listed = timeout(STORE_TIMEOUT, listing).await;
         let listed = listed.unwrap_or(Err(ClusterStoreError::Timeout));
-        *last = Some((clock::now(), listed.is_ok()));
+        *last = Some(LeaseReading { began, succeeded: listed.is_ok() });
         let values = listed.inspect_err(|error| self.note_fault(error))?;
         self.update(&mut self.table.lock(), &values);
         Ok(())
@@ -292,10 +351,14 @@ impl Membership {
         table.store_error = Some(text);
     }
 
-    /// Removes the lease, for good.
-    pub(super) async fn leave(&self) {
+    /// Ends the renewals, for good. The lease is still in the store.
+    pub(super) async fn begin_leaving(&self) {
         self.lease.leave();
-        let _renewing = self.renewing.lock().await;
+        drop(self.renewing.lock().await);
+    }
+
+    /// Removes the lease from the store.
+    pub(super) async fn remove_lease(&self) {
         let name = self.id.to_string();
         let removal = self.store.remove(REPLICA_COLLECTION, &name);
         let removed =
@@ -303,6 +366,19 @@ impl Membership {
         if let Err(error) = removed {
             self.note_fault(&error);
         }
+    }
+
+    /// Returns the connection to a replica that may take the requests for a session over from this one:
+    /// the same one for each of them, and not `except`; `None` if there is no other replica.
+    pub(super) fn choose_heir(&self, id: &str, except: Option<ReplicaId>) -> Option<Arc<PeerLink>> {
+        let table = self.table.lock();
+        let others = table.replicas.iter().filter(|(replica, _)| Some(**replica) != except);
+        let chosen = others.max_by_key(|(replica, _)| {
+            let mut hasher = DefaultHasher::new();
+            (id, replica.to_string()).hash(&mut hasher);
+            hasher.finish()
+        });
+        chosen.map(|(_, replica)| Arc::clone(&replica.link))
     }
 
     /// Returns the connection to another replica; `None` if it is gone.

@@ -247,6 +247,7 @@ impl Cluster {
     /// Renews the lease once. After a gap, another replica may have revived sessions of this one: they
     /// end before the lease counts.
     async fn renew_lease(&self, digest: String) {
+        self.membership.begin_attempt();
         let was_failing = self.membership.is_store_failing();
         if let Some(start) = self.membership.renew(digest).await {
             // Asked after the reply: the store may have received this lease when the last one was over.
@@ -255,14 +256,18 @@ impl Cluster {
                 self.membership.confirm(start);
             }
         }
-        self.membership.note_attempt();
+        self.membership.end_attempt();
     }
 
     /// Hands the sessions over: records their last changes and removes the lease, so that the other
-    /// replicas revive them. Calls in progress go on.
+    /// replicas revive them. Calls in progress go on. Requests are answered here until the most is
+    /// recorded, and go to other replicas before the rest is, so that no session is opened after its
+    /// record could be written.
     pub async fn hand_over(&self) {
         let _ = timeout(STORE_TIMEOUT, self.session_records.write_changes()).await;
-        self.membership.leave().await;
+        self.membership.begin_leaving().await;
+        let _ = timeout(STORE_TIMEOUT, self.session_records.write_changes()).await;
+        self.membership.remove_lease().await;
     }
 
     /// Returns unused calls of quotas, and removes the lease.

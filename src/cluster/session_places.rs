@@ -37,7 +37,15 @@ pub enum SessionPlace {
 #[derive(Debug)]
 pub(super) struct KnownPlaces {
     known: Mutex<HashMap<Arc<str>, KnownPlace>>,
-    turns: [tokio::sync::Mutex<()>; SESSION_TURNS],
+    turns: [tokio::sync::Mutex<Option<MissedSession>>; SESSION_TURNS],
+}
+
+/// A session whose owner had a lease and could not be reached. Requests that wait for the same turn
+/// share this outcome.
+#[derive(Debug)]
+struct MissedSession {
+    id: Box<str>,
+    at: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +59,20 @@ enum KnownPlace {
 /// The turn of a request to find the place of its session: one for each session at a time.
 #[derive(Debug)]
 pub struct SessionTurn<'a> {
-    _held: MutexGuard<'a, ()>,
+    missed: MutexGuard<'a, Option<MissedSession>>,
+}
+
+impl SessionTurn<'_> {
+    /// Returns true if a request for this session has found its owner unreachable a moment ago.
+    fn has_missed(&self, id: &str) -> bool {
+        self.missed.as_ref().is_some_and(|missed| {
+            &*missed.id == id && clock::now().saturating_duration_since(missed.at) < MISSED_TIME
+        })
+    }
+
+    fn note_missed(&mut self, id: &str) {
+        *self.missed = Some(MissedSession { id: id.into(), at: clock::now() });
+    }
 }
 
 impl Default for KnownPlaces {
@@ -105,12 +126,31 @@ impl Cluster {
         matches!(self.membership.lease(), LeaseStatus::Held | LeaseStatus::Never)
     }
 
+    /// Returns true if this replica has handed its sessions over, or is about to: requests for them go to
+    /// other replicas.
+    pub fn has_left(&self) -> bool {
+        self.membership.lease() == LeaseStatus::Left
+    }
+
+    /// Returns true if the last access to the leases failed.
+    pub fn is_store_failing(&self) -> bool {
+        self.membership.is_store_failing()
+    }
+
+    /// Returns true if the store had no record of this session when it was looked for.
+    pub fn is_known_lost(&self, id: &str) -> bool {
+        matches!(self.places.get(id), Some(KnownPlace::Lost { .. }))
+    }
+
     /// Returns the state of the lease, after an attempt to renew it if it has lapsed, or to get the first
     /// one: a replica that has just started may be asked for a session that it can only own with a lease.
     pub async fn confirm_lease(&self) -> LeaseStatus {
-        let may_change =
-            matches!(self.membership.lease(), LeaseStatus::Lapsed | LeaseStatus::Never);
-        if may_change && !self.membership.is_store_failing() {
+        for _ in 0..MAX_RENEWALS {
+            let may_change =
+                matches!(self.membership.lease(), LeaseStatus::Lapsed | LeaseStatus::Never);
+            if !may_change || self.membership.has_just_failed() {
+                break;
+            }
             self.membership.hurry_renewal().await;
         }
         self.membership.lease()
@@ -129,7 +169,7 @@ impl Cluster {
         let index = usize::try_from(hasher.finish() % SESSION_TURNS as u64).unwrap_or_default();
         // The index is below the length.
         let turn = self.places.turns.get(index).unwrap_or(&self.places.turns[0]);
-        SessionTurn { _held: turn.lock().await }
+        SessionTurn { missed: turn.lock().await }
     }
 
     /// Returns the replica that should have a session, if it is known without the store.
@@ -170,12 +210,52 @@ impl Cluster {
         is_other.then(|| self.membership.link(owner)).flatten()
     }
 
-    /// Finds a session that is not here. `unreached` is a replica that does not have it, or cannot be
-    /// reached. One request at a time for each session: see [`Self::take_turn`].
+    /// Returns the replica that a request for a session is forwarded to after this one has left: the
+    /// owner that its record names, or one that may claim it. `None` if there is no other replica.
+    /// `unreached` does not have it, or cannot be reached.
+    pub async fn find_heir(
+        &self,
+        key: SessionKey<'_>,
+        unreached: Option<ReplicaId>,
+    ) -> Option<Arc<PeerLink>> {
+        // The first replica that was asked may have found another owner.
+        if unreached.is_some()
+            && let Ok(Some(found)) = self.session_records.find(key).await
+            && self.places.note_owner(key.id, &found)
+            && let Some(owner) = self.link_to(found.owner(), unreached)
+        {
+            return Some(owner);
+        }
+        self.membership.choose_heir(key.id, unreached)
+    }
+
+    /// Returns a replica that opens new sessions after this one has left.
+    pub fn find_successor(&self) -> Option<Arc<PeerLink>> {
+        self.membership.choose_heir("", None)
+    }
+
+    /// Finds a session that is not here, in the turn of its request. `unreached` is a replica that does
+    /// not have it, or cannot be reached.
     ///
     /// # Errors
     /// [`ClusterStoreError`]: the place is not known.
     pub async fn find_place(
+        &self,
+        turn: &mut SessionTurn<'_>,
+        key: SessionKey<'_>,
+        unreached: Option<ReplicaId>,
+    ) -> Result<SessionPlace, ClusterStoreError> {
+        if turn.has_missed(key.id) {
+            return Ok(SessionPlace::Unreachable);
+        }
+        let place = self.read_place(key, unreached).await?;
+        if matches!(place, SessionPlace::Unreachable) {
+            turn.note_missed(key.id);
+        }
+        Ok(place)
+    }
+
+    async fn read_place(
         &self,
         key: SessionKey<'_>,
         unreached: Option<ReplicaId>,
@@ -190,9 +270,9 @@ impl Cluster {
             return Ok(SessionPlace::Replica(link));
         }
         for _ in 0..MAX_CLAIMS {
+            let asked = clock::now();
             let Some(found) = self.session_records.find(key).await? else {
-                self.places.note(key.id, KnownPlace::Lost { at: clock::now() });
-                return Ok(SessionPlace::Lost);
+                return self.find_unrecorded(key, unreached, asked).await;
             };
             if !self.places.note_owner(key.id, &found) {
                 return Err(ClusterStoreError::Reply);
@@ -200,15 +280,21 @@ impl Cluster {
             if let Some(link) = self.link_to(found.owner(), unreached) {
                 return Ok(SessionPlace::Replica(link));
             }
+            let owner = found.owner();
             // A replica without a lease cannot own a session.
             if self.confirm_lease().await != LeaseStatus::Held {
                 return Err(ClusterStoreError::NoLease);
             }
             match self.session_records.claim(found).await? {
                 ClaimOutcome::Claimed(claimed) => {
-                    let (owner, generation) = (self.id, claimed.generation);
-                    self.places.note(key.id, KnownPlace::Moved { owner, generation });
+                    let moved =
+                        KnownPlace::Moved { owner: self.id, generation: claimed.generation };
+                    self.places.note(key.id, moved);
                     return Ok(SessionPlace::Claimed(claimed));
+                }
+                // The owner may have its first lease since the last reading.
+                ClaimOutcome::OwnerLives if Some(owner) != unreached => {
+                    self.membership.refresh_since(asked).await?;
                 }
                 ClaimOutcome::OwnerLives => return Ok(SessionPlace::Unreachable),
                 ClaimOutcome::NoLease => return Err(ClusterStoreError::NoLease),
@@ -217,12 +303,32 @@ impl Cluster {
         }
         Ok(SessionPlace::Unreachable)
     }
+
+    /// Returns the place of a session that had no record at `asked` or later. A replica that has just
+    /// started may not have written it yet.
+    async fn find_unrecorded(
+        &self,
+        key: SessionKey<'_>,
+        unreached: Option<ReplicaId>,
+        asked: Instant,
+    ) -> Result<SessionPlace, ClusterStoreError> {
+        self.membership.refresh_since(asked).await?;
+        if let Some(link) = self.known_place(key, unreached) {
+            return Ok(SessionPlace::Replica(link));
+        }
+        self.places.note(key.id, KnownPlace::Lost { at: clock::now() });
+        Ok(SessionPlace::Lost)
+    }
 }
 
+/// Attempts to renew a lease that a request needs.
+const MAX_RENEWALS: usize = 2;
 /// Attempts to claim a session that other replicas claim, too.
 const MAX_CLAIMS: usize = 3;
 /// Time for which an absent record is not looked for again.
 const LOST_TIME: Duration = Duration::from_secs(1);
+/// Time for which an owner that could not be reached is not looked for again.
+const MISSED_TIME: Duration = Duration::from_millis(50);
 /// Limit of the places that are remembered.
 const MAX_KNOWN_PLACES: usize = 10_000;
 /// Sessions whose places are looked for at a time.

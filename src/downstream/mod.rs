@@ -288,7 +288,8 @@ impl McpService {
         if let Some(cluster) = self.needs_placement(&head.headers, &from.caller) {
             return self.place_and_answer(cluster, (head, body), from);
         }
-        match self.continued_elsewhere(&head, &body, &from) {
+        let elsewhere = self.begun_elsewhere(&head);
+        match elsewhere.or_else(|| self.continued_elsewhere(&head, &body, &from)) {
             Some(replica) => self.continue_at(replica, (head, body), from),
             None => self.answer_here(head, body, from),
         }

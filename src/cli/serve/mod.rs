@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::admin::{ConfigActor, Expiry, LoadedFile, StatusReport, key_expiries};
 use crate::call::{Drain, DrainSwitch, drain};
@@ -375,14 +376,18 @@ impl Running {
         tracing::info!(?within, "stopping: calls in flight may finish");
         self.report.draining();
         let stopping = clock::now();
+        // Clients go on at other replicas while calls in flight complete here. Before the listeners
+        // close: until then, requests for the sessions are forwarded from here.
+        let mut handed_over = self.replica.as_ref().map(replicas::RunningReplica::hand_over);
+        if let Some(handed_over) = &mut handed_over {
+            let _ = timeout(HAND_OVER_PATIENCE, handed_over).await;
+        }
         self.switch.start(within);
-        // Clients go on at other replicas while calls in flight complete here.
-        let handed_over = self.replica.as_ref().map(replicas::RunningReplica::hand_over);
         if let Some(clients) = self.client_listener {
             let _ = clients.await;
         }
         if let Some(replica) = self.replica {
-            if let Some(handed_over) = handed_over {
+            if let Some(handed_over) = handed_over.filter(|it| !it.is_finished()) {
                 let _ = handed_over.await;
             }
             // Until now, other replicas could forward messages for calls of this one's clients.
@@ -479,6 +484,8 @@ const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Time limit for the end of the admin listener.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
+/// Time for which the drain waits until the sessions are handed over to other replicas.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 /// Time limit for sending the last events, even after the drain time.
 const EVENTS_PATIENCE: Duration = Duration::from_secs(1);
 /// Time limit for sending the last spans and metrics.

@@ -98,6 +98,9 @@ fn an_envelope_of_another_build_is_understood_or_refused_by_its_version() {
     assert_eq!(open(&BASE64.encode(sealed)).err(), Some(EnvelopeFault::OtherVersion));
     let counted = open(&Envelope::default().counted().seal(&sealer(b"one")).unwrap());
     assert!(counted.unwrap().is_counted() && !Envelope::default().is_counted());
+    let (left, none) = (ReplicaId::new([7; 8]), Envelope::default());
+    assert_eq!(none.sender_that_left(), None);
+    assert_eq!(none.handed_over_by(left).sender_that_left(), Some(left));
 }
 
 #[test]

@@ -28,7 +28,8 @@ async fn replicas_with_the_same_keys_see_each_other_until_one_leaves() {
     two.renew("digest".into()).await;
     one.renew("changed".into()).await;
     assert!(!one.view().replicas[0].same_configuration);
-    two.leave().await;
+    two.begin_leaving().await;
+    two.remove_lease().await;
     for reading in 0..=MAX_MISSED {
         assert_eq!(known(&one).len(), 1, "reading {reading}");
         one.renew("changed".into()).await;

@@ -1,12 +1,15 @@
 //! A model of replicas that lose each other and the store: a session never has two owners that both
 //! answer.
 
+mod moves;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use proptest::prelude::*;
 use tokio::runtime::Builder;
+use tokio::sync::Notify;
 use tokio::time::advance;
 
 use super::*;
@@ -26,6 +29,8 @@ use crate::telemetry::metrics::ClusterCounts;
 struct StoreWay {
     store: Arc<MemoryStore>,
     state: AtomicU8,
+    /// Lets the replies go on that are held.
+    released: Notify,
 }
 
 /// States of a way.
@@ -35,6 +40,8 @@ const CUT: u8 = 1;
 const DEAF: u8 = 2;
 /// Leases are renewed, and records are neither read nor written.
 const LEASES_ALONE: u8 = 3;
+/// The list of the replicas arrives when it is released.
+const HELD: u8 = 4;
 
 impl StoreWay {
     fn enter(&self) -> Result<(), ClusterStoreError> {
@@ -78,7 +85,11 @@ impl ClusterStore for StoreWay {
         most: usize,
     ) -> Result<Vec<StoredValue>, ClusterStoreError> {
         self.enter()?;
-        self.leave(self.store.list(collection, most).await?)
+        let listed = self.store.list(collection, most).await?;
+        if self.state.load(Ordering::Relaxed) == HELD {
+            self.released.notified().await;
+        }
+        self.leave(listed)
     }
 
     async fn remove(&self, collection: &str, name: &str) -> Result<(), ClusterStoreError> {
@@ -242,11 +253,20 @@ impl ModelReplica {
         if self.has(id) {
             return;
         }
-        let endpoint = Endpoint::default();
-        let key = SessionKey { id, principal: &Principal::Anonymous, endpoint: &endpoint };
-        if let Ok(SessionPlace::Claimed(claimed)) = self.cluster.find_place(key, unreached).await {
+        if let Ok(SessionPlace::Claimed(claimed)) = self.find(id, unreached).await {
             self.keep(id, &claimed);
         }
+    }
+
+    async fn find(
+        &self,
+        id: &str,
+        unreached: Option<ReplicaId>,
+    ) -> Result<SessionPlace, ClusterStoreError> {
+        let endpoint = Endpoint::default();
+        let key = SessionKey { id, principal: &Principal::Anonymous, endpoint: &endpoint };
+        let mut turn = self.cluster.take_turn(id).await;
+        self.cluster.find_place(&mut turn, key, unreached).await
     }
 
     async fn read(&mut self, id: &str) {
@@ -414,8 +434,6 @@ async fn an_older_record_than_the_one_that_was_seen_is_no_reason_to_claim_a_sess
     let [lost, other, third] = [0, 1, 2].map(|number| ModelReplica::new(number, &store));
     lost.renew().await;
     let id = lost.open_session().await;
-    let endpoint = Endpoint::default();
-    let key = SessionKey { id: &id, principal: &Principal::Anonymous, endpoint: &endpoint };
     let read = async || {
         let name = store.session_names().pop().unwrap();
         let key = RecordKey { collection: "sessions", name: &name };
@@ -430,13 +448,16 @@ async fn an_older_record_than_the_one_that_was_seen_is_no_reason_to_claim_a_sess
     assert!(other.answers(&id));
     // The third replica learns it from the record, and cannot reach it.
     let unreached = Some(other.cluster.id());
-    let place = third.cluster.find_place(key, unreached).await.unwrap();
+    let place = third.find(&id, unreached).await.unwrap();
     assert!(matches!(place, SessionPlace::Unreachable), "{place:?}");
     let (_, new) = read().await;
     let record = RecordKey { collection: "sessions", name: &name };
     let lifetime = Some(LEASE_TIME);
     let change = RecordChange::Write { bytes: &old, lifetime };
     assert!(store.replace_record(record, Some(&new), change).await.unwrap());
-    let place = third.cluster.find_place(key, unreached).await;
+    let place = third.find(&id, unreached).await;
+    assert!(matches!(place, Ok(SessionPlace::Unreachable)), "shared for a moment: {place:?}");
+    advance(MISSED_TIME).await;
+    let place = third.find(&id, unreached).await;
     assert!(matches!(place, Err(ClusterStoreError::Reply)), "{place:?}");
 }

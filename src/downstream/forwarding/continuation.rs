@@ -2,7 +2,7 @@
 //!
 //! A Modern client has no session. The state that it returns with a retry names the replica that holds
 //! the parked call, sealed, and the URI of a kept result names the one that keeps it. All others are
-//! answered where they arrive.
+//! answered where they arrive. A replica that leaves has new sessions opened elsewhere.
 
 use std::sync::Arc;
 
@@ -56,8 +56,21 @@ impl McpService {
         Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
     }
 
+    /// Returns the other replica that answers a request of a Legacy client without a session, such as
+    /// `initialize`, after this one has left: a session that is opened here could not be recorded.
+    pub(crate) fn begun_elsewhere(&self, head: &Parts) -> Option<ContinuedAt> {
+        let cluster = self.cluster.as_ref()?;
+        let is_candidate = head.method == HttpMethod::POST
+            && !head.headers.contains_key(mcp::header::SESSION_ID)
+            && !is_modern_post(head)
+            && head.extensions.get::<ForwardedHere>().is_none();
+        let replica =
+            (is_candidate && cluster.has_left()).then(|| cluster.find_successor()).flatten()?;
+        Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
+    }
+
     /// Forwards a request to the replica where it goes on. If that is gone, the request is answered here
-    /// like one that comes too late.
+    /// like one that comes too late, or one that begins a session.
     pub(crate) fn continue_at(
         self: Arc<Self>,
         at: ContinuedAt,

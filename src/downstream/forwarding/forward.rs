@@ -19,7 +19,6 @@ use crate::shares::Share;
 use crate::text::error_chain;
 
 use super::bounds::head_patience;
-use super::continuation::is_modern_post;
 use crate::downstream::access::caller::RequestSender;
 use crate::downstream::http_sse::OldTransport;
 use crate::downstream::requests::budget::CountedEarly;
@@ -42,7 +41,7 @@ impl McpService {
             Ok(place) => place,
             Err(failure) => return Some(response::refusal(None, &failure)),
         };
-        let envelope = seal_in(head, body.clone(), from);
+        let envelope = seal_in(cluster, (head, body), from);
         let patience = head_patience(head, from);
         let forwarded = ForwardedRequest { head: copy_head(head), body: body.clone(), patience };
         match cluster.forward(owner, forwarded, envelope).await {
@@ -88,7 +87,7 @@ pub(crate) fn keep_credentials(
     let has_some = CREDENTIAL_HEADERS.iter().any(|name| head.headers.contains_key(name));
     let may_be_forwarded = || match old {
         Some(old) => old.is_for_absent_stream(),
-        None => session_id(&head.headers).is_some() || is_modern_post(head),
+        None => session_id(&head.headers).is_some() || head.method == HttpMethod::POST,
     };
     let is_kept = has_some && may_be_forwarded();
     is_kept.then(|| ShownCredentials::read(&head.headers, &CREDENTIAL_HEADERS))
@@ -103,15 +102,18 @@ fn copy_head(head: &Parts) -> Parts {
     copy
 }
 
-fn seal_in(head: &Parts, body: Bytes, from: &RequestSender) -> Envelope {
+fn seal_in(cluster: &Cluster, request: (&Parts, &Bytes), from: &RequestSender) -> Envelope {
+    let (head, body) = request;
     let line = RequestLine { method: &head.method, uri: &head.uri };
     let certificate = head.extensions.get::<Arc<ClientCertificate>>();
-    let envelope = Envelope::new(line, body, from.peer, from.caller.principal().as_str())
+    let envelope = Envelope::new(line, body.clone(), from.peer, from.caller.principal().as_str())
         .with_certificates(certificate.into_iter().flat_map(|certificate| certificate.chain()));
     let envelope = match head.extensions.get::<ShownCredentials>() {
         Some(shown) => envelope.with_credentials(shown),
         None => envelope,
     };
+    let envelope =
+        if cluster.has_left() { envelope.handed_over_by(cluster.id()) } else { envelope };
     // The owner became known while the body was read.
     let is_counted = head.extensions.get::<CountedEarly>().is_some();
     if is_counted { envelope.counted() } else { envelope }

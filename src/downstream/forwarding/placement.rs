@@ -2,13 +2,15 @@
 //! session was revived.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::call::Failure;
+use crate::clock;
 use crate::cluster::{Cluster, LeaseStatus, PeerLink, ReplicaId, STORE_TIMEOUT, SessionPlace};
 use crate::telemetry::metrics::RevivalResult;
 
@@ -22,14 +24,25 @@ use crate::downstream::{Body, McpService};
 
 /// The place where a request is answered.
 enum AnswerPlace {
-    /// This replica, which has the session, or finds that it is lost.
+    /// This replica, which has the session, or knows that it is lost.
     Here,
     /// Another replica.
     Replica(Arc<PeerLink>),
-    /// This replica has handed the session over.
-    HandedOver,
-    /// No place is known.
-    Nowhere(Failure),
+    /// No place is known. It may be found a moment later: an owner that leaves has its lease until it
+    /// has removed it, and a new one is listed when it has its first lease.
+    Unknown(Failure),
+    /// The request is refused.
+    Refused(Failure),
+}
+
+/// The outcome of offering a request to the places that are known.
+enum OfferOutcome {
+    /// It is answered here.
+    Here,
+    /// It was answered by another replica, or is refused.
+    Answered(Response<Body>),
+    /// No replica has taken it, and none has acted on it.
+    NotTaken(Failure),
 }
 
 impl McpService {
@@ -56,7 +69,8 @@ impl McpService {
         !self.sessions.has(id, caller) && cluster.has_session_id(session_key(id, caller))
     }
 
-    /// Finds the place of a request, and answers it there.
+    /// Finds the place of a request, and answers it there. While no replica takes it, it is held for a
+    /// short time, and its place is looked for again.
     pub(crate) fn place_and_answer(
         self: Arc<Self>,
         cluster: Arc<Cluster>,
@@ -65,30 +79,55 @@ impl McpService {
     ) -> PendingResponse {
         Box::pin(async move {
             let (head, body) = request;
-            let is_forwarded = head.extensions.get::<ForwardedHere>().is_some();
-            let mut unreached = None;
-            for _ in 0..MAX_PLACES {
-                let owner = match self.find_answer_place(&cluster, &head, &from, unreached).await {
-                    AnswerPlace::Here => {
+            let until = clock::now() + PLACE_PATIENCE;
+            loop {
+                let failure = match self.offer(&cluster, (&head, &body), &from).await {
+                    OfferOutcome::Here => {
                         self.prepare_rates_here(&head, &from).await;
                         return self.answer_here(head, body, from).await;
                     }
-                    // The other replica finds the place again: nothing is forwarded twice.
-                    AnswerPlace::Replica(_) | AnswerPlace::HandedOver if is_forwarded => {
-                        return misdirected();
-                    }
-                    AnswerPlace::Replica(owner) => owner,
-                    AnswerPlace::HandedOver => return response::refusal(None, &Failure::Draining),
-                    AnswerPlace::Nowhere(failure) => return response::refusal(None, &failure),
+                    OfferOutcome::Answered(response) => return response,
+                    OfferOutcome::NotTaken(failure) => failure,
                 };
-                match self.forward(&cluster, &owner, (&head, &body), &from).await {
-                    Some(response) => return response,
-                    None => unreached = Some(owner.id()),
+                if cluster.is_store_failing() || clock::now() + PLACE_PAUSE > until {
+                    cluster.count_revival(RevivalResult::Unreachable);
+                    tracing::debug!(%failure, "no replica takes a request");
+                    return response::refusal(None, &failure);
                 }
+                sleep(PLACE_PAUSE).await;
             }
-            cluster.count_revival(RevivalResult::Unreachable);
-            response::refusal(None, &Failure::ReplicaUnreachable)
         })
+    }
+
+    /// Offers a request to the replicas that may have its session, one after the other.
+    async fn offer(
+        &self,
+        cluster: &Cluster,
+        request: (&Parts, &Bytes),
+        from: &RequestSender,
+    ) -> OfferOutcome {
+        let (head, _) = request;
+        let forwarded = head.extensions.get::<ForwardedHere>();
+        let mut unreached = forwarded.and_then(|forwarded| forwarded.left);
+        for _ in 0..MAX_PLACES {
+            let owner = match self.find_answer_place(cluster, head, from, unreached).await {
+                AnswerPlace::Here => return OfferOutcome::Here,
+                // The other replica finds the place again: nothing is forwarded twice.
+                AnswerPlace::Replica(_) if forwarded.is_some() => {
+                    return OfferOutcome::Answered(misdirected());
+                }
+                AnswerPlace::Replica(owner) => owner,
+                AnswerPlace::Unknown(failure) => return OfferOutcome::NotTaken(failure),
+                AnswerPlace::Refused(failure) => {
+                    return OfferOutcome::Answered(response::refusal(None, &failure));
+                }
+            };
+            match self.forward(cluster, &owner, request, from).await {
+                Some(response) => return OfferOutcome::Answered(response),
+                None => unreached = Some(owner.id()),
+            }
+        }
+        OfferOutcome::NotTaken(Failure::ReplicaUnreachable)
     }
 
     /// Finds the place of a request. `unreached` is a replica that does not have its session, or
@@ -108,67 +147,72 @@ impl McpService {
         if let Some(owner) = cluster.known_place(key, unreached) {
             return AnswerPlace::Replica(owner);
         }
+        if cluster.has_left() {
+            // Another replica claims the session: this one has no lease to do it.
+            return match cluster.find_heir(key, unreached).await {
+                Some(heir) => AnswerPlace::Replica(heir),
+                None => AnswerPlace::Refused(Failure::Draining),
+            };
+        }
         // One request at a time looks for a session, and opens it.
-        let Ok(_turn) = timeout(STORE_TIMEOUT, cluster.take_turn(id)).await else {
-            return AnswerPlace::Nowhere(Failure::StoreUnavailable);
+        let Ok(mut turn) = timeout(STORE_TIMEOUT, cluster.take_turn(id)).await else {
+            return AnswerPlace::Unknown(Failure::StoreUnavailable);
         };
         if let Some(place) = self.find_own_place(cluster, id, from).await {
             return place;
         }
-        match cluster.find_place(key, unreached).await {
+        match cluster.find_place(&mut turn, key, unreached).await {
             Ok(SessionPlace::Replica(owner)) => AnswerPlace::Replica(owner),
             Ok(SessionPlace::Lost) => {
                 cluster.count_revival(RevivalResult::Lost);
                 AnswerPlace::Here
             }
-            Ok(SessionPlace::Unreachable) => {
-                cluster.count_revival(RevivalResult::Unreachable);
-                AnswerPlace::Nowhere(Failure::ReplicaUnreachable)
-            }
+            Ok(SessionPlace::Unreachable) => AnswerPlace::Unknown(Failure::ReplicaUnreachable),
             Ok(SessionPlace::Claimed(claimed)) => {
                 match self.revive_session(cluster, id, &claimed, (head, from)) {
                     Ok(()) => {
                         cluster.count_revival(RevivalResult::Revived);
                         let place = self.find_own_place(cluster, id, from).await;
-                        place.unwrap_or(AnswerPlace::Nowhere(Failure::StoreUnavailable))
+                        place.unwrap_or(AnswerPlace::Unknown(Failure::StoreUnavailable))
                     }
                     Err(failure) => {
                         cluster.count_revival(RevivalResult::Lost);
-                        AnswerPlace::Nowhere(failure)
+                        AnswerPlace::Refused(failure)
                     }
                 }
             }
-            Err(_) => {
-                cluster.count_revival(RevivalResult::Unreachable);
-                AnswerPlace::Nowhere(Failure::StoreUnavailable)
-            }
+            Err(_) => AnswerPlace::Unknown(Failure::StoreUnavailable),
         }
     }
 
-    /// Returns the place of a request for a session that is here; `None` for any other one. A session
-    /// that another replica may have revived is not used before the lease is renewed.
+    /// Returns the place of a request for a session that is here; `None` for any other one, and for one
+    /// that this replica has handed over. A session that another replica may have revived is not used
+    /// before the lease is renewed.
     async fn find_own_place(
         &self,
         cluster: &Cluster,
         id: &str,
         from: &RequestSender,
     ) -> Option<AnswerPlace> {
+        // Before the session is looked for: one that moves ends before its record is forgotten.
+        let is_recorded = cluster.session_records().is_recorded(id);
         if !self.sessions.has(id, &from.caller) {
             return None;
         }
-        if cluster.holds_lease() || !cluster.session_records().is_recorded(id) {
+        if cluster.holds_lease() || !is_recorded {
             return Some(AnswerPlace::Here);
         }
-        Some(match cluster.confirm_lease().await {
-            // Its record was read meanwhile: another replica may have it.
-            LeaseStatus::Held | LeaseStatus::Never if !self.sessions.has(id, &from.caller) => {
-                return None;
-            }
-            LeaseStatus::Held | LeaseStatus::Never => AnswerPlace::Here,
-            LeaseStatus::Left => AnswerPlace::HandedOver,
-            LeaseStatus::Lapsed if cluster.answers_alone() => AnswerPlace::Here,
-            LeaseStatus::Lapsed => AnswerPlace::Nowhere(Failure::StoreUnavailable),
-        })
+        let lease = cluster.confirm_lease().await;
+        // Its record was read meanwhile, whatever has become of the lease: another replica may have it.
+        if !self.sessions.has(id, &from.caller) {
+            return None;
+        }
+        match lease {
+            LeaseStatus::Held | LeaseStatus::Never => Some(AnswerPlace::Here),
+            LeaseStatus::Left => None,
+            LeaseStatus::Lapsed if cluster.answers_alone() => Some(AnswerPlace::Here),
+            LeaseStatus::Lapsed => Some(AnswerPlace::Refused(Failure::StoreUnavailable)),
+        }
     }
 }
 
@@ -179,3 +223,6 @@ pub(super) fn misdirected() -> Response<Body> {
 
 /// Replicas that a request is offered to.
 const MAX_PLACES: usize = 3;
+/// Time for which a request is held that no replica takes, and the time between two attempts.
+const PLACE_PATIENCE: Duration = Duration::from_secs(2);
+const PLACE_PAUSE: Duration = Duration::from_millis(100);

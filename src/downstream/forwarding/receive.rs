@@ -10,7 +10,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::call::{Failure, PeerAddress, RequestFault};
 use crate::cluster::{
-    Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, RequestLine,
+    Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, ReplicaId, RequestLine,
 };
 use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
@@ -24,7 +24,10 @@ use crate::downstream::{Authenticated, Body, McpService};
 
 /// Marks a request that another replica has forwarded.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ForwardedHere;
+pub(crate) struct ForwardedHere {
+    /// The other replica, if it has left: it does not have the session any more.
+    pub(crate) left: Option<ReplicaId>,
+}
 
 /// A request from another replica that is not served.
 struct RefusedForwarding {
@@ -184,7 +187,7 @@ fn open(
         let parsed = parsed.map_err(|_| refused(EnvelopeFault::UntrustedCertificate))?;
         head.extensions.insert(Arc::new(parsed));
     }
-    head.extensions.insert(ForwardedHere);
+    head.extensions.insert(ForwardedHere { left: envelope.sender_that_left() });
     Ok((envelope, client))
 }
 

@@ -99,7 +99,21 @@ impl McpService {
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
-        self.sessions.find(id, caller).ok_or(Failure::SessionLost)
+        self.sessions.find(id, caller).ok_or_else(|| self.absence_of(id, caller))
+    }
+
+    /// Returns the failure of a request for a session that is not here. One that this replica had a
+    /// moment ago may have moved: only a session without a record is lost.
+    fn absence_of(&self, id: &str, caller: &VerifiedCaller) -> Failure {
+        match &self.cluster {
+            Some(cluster)
+                if cluster.has_session_id(session_key(id, caller))
+                    && !cluster.is_known_lost(id) =>
+            {
+                Failure::ReplicaUnreachable
+            }
+            _ => Failure::SessionLost,
+        }
     }
 
     fn initialize(

@@ -8,6 +8,7 @@ mod event_streams;
 mod failures;
 mod frames;
 mod grants;
+mod handover;
 mod logins;
 mod peers;
 mod rates;
