@@ -63,8 +63,9 @@ fn program() -> PathBuf {
 fn configuration(folder: &Path, address: SocketAddr, settings: ProxySettings<'_>) -> String {
     let folder = folder.display();
     let ProxySettings { servers, upstream, location } = settings;
-    let servers =
-        servers.iter().map(|server| format!("server {server}; ")).collect::<Vec<_>>().concat();
+    // A server that has refused connections is tried again with the next request.
+    let servers: String =
+        servers.iter().map(|server| format!("server {server} max_fails=0; ")).collect();
     format!(
         "daemon off;
 master_process off;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -119,10 +119,11 @@ fn check_executions(upstream: &Upstream, outcomes: &[CallOutcome]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_restart_repeats_no_call_and_loses_no_session() {
+async fn a_rolling_restart_fails_no_call_and_repeats_none() {
     let upstream = counting_server().await;
     let mut replicas = start(&upstream).await;
     let callers = Callers::start(replicas.address()).await;
+    let began = Instant::now();
     callers.make(CALLS_BETWEEN).await;
     for number in 0..replicas.all.len() {
         replicas.restart(number, Signal::TERM).await;
@@ -130,11 +131,10 @@ async fn a_rolling_restart_repeats_no_call_and_loses_no_session() {
         callers.make(CALLS_BETWEEN).await;
     }
     let outcomes = callers.end().await;
+    println!("{} calls in {:?}", outcomes.len(), began.elapsed());
     check_executions(&upstream, &outcomes);
-    // A call that arrives while its session moves may be refused, and can be repeated: it was not made.
     let failures: Vec<_> = outcomes.iter().filter_map(|it| it.failure.as_ref()).collect();
-    assert!(failures.iter().all(|it| it.status == 503), "{failures:#?}");
-    assert!(failures.len() * 100 <= outcomes.len(), "{} of {}", failures.len(), outcomes.len());
+    assert!(failures.is_empty(), "{} of {}: {failures:#?}", failures.len(), outcomes.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
