@@ -63,6 +63,8 @@ pub use lease::LeaseStatus;
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
 pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
+#[cfg(test)]
+pub(crate) use sealed_records::SealedRecords as SealedRecordsInTests;
 pub use session_places::{SessionPlace, SessionTurn};
 pub use session_records::{
     ClaimOutcome, ClaimedSession, FoundSession, MAX_SESSION_STATE, RecordedSessions, SessionKey,

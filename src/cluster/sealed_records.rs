@@ -1,5 +1,5 @@
-//! Records of the gateway's users in the store: grants of logins, locks for their renewal, and logins in
-//! progress.
+//! Records that replicas share in the store: grants of logins, locks for their renewal, logins in
+//! progress, and accepted definitions.
 //!
 //! The value of a record is sealed with a key of `gateway.state_keys`, and bound to its kind and name:
 //! the store can neither read it nor show it under another name. The name is a digest without a key, so
@@ -21,7 +21,7 @@ use crate::oauth::{
 
 /// Sealed records in the store.
 #[derive(Debug)]
-pub(super) struct SealedRecords {
+pub(crate) struct SealedRecords {
     rates: Arc<SharedRates>,
     sealer: Sealer,
 }
@@ -47,6 +47,17 @@ impl SealedRecords {
     }
 }
 
+#[cfg(test)]
+impl SealedRecords {
+    /// Creates the records of a replica with this store.
+    pub(crate) fn in_tests(store: &Arc<super::MemoryStore>) -> Arc<dyn SharedRecords> {
+        let degrade = crate::config::DegradeChoice::Local;
+        let rates = SharedRates::in_tests(Arc::clone(store) as _, degrade);
+        let sealer = Sealer::new(SHARED_RECORD_PURPOSE, [&b"key"[..]]);
+        Arc::new(Self::new(rates, sealer.expect("a key")))
+    }
+}
+
 #[async_trait]
 impl SharedRecords for SealedRecords {
     async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
@@ -65,6 +76,15 @@ impl SharedRecords for SealedRecords {
         }))
     }
 
+    async fn read_version(
+        &self,
+        place: RecordPlace<'_>,
+    ) -> Result<Option<SharedRecord>, SharingFault> {
+        let name = name_of(place);
+        let found = self.access(self.rates.store().read_version(key_of(place, &name))).await?;
+        Ok(found.map(|version| SharedRecord { value: Vec::new(), sealed: version.to_vec() }))
+    }
+
     async fn write(
         &self,
         place: RecordPlace<'_>,
@@ -74,8 +94,9 @@ impl SharedRecords for SealedRecords {
         let (name, value) = (name_of(place), new.value.to_vec());
         let sealed = self.sealer.seal(name.as_bytes(), value.clone());
         let sealed = sealed.map_err(|_| SharingFault::Unavailable)?;
-        if sealed.len() > MAX_RECORD_BYTES {
-            return Err(SharingFault::TooLarge { bytes: sealed.len(), limit: MAX_RECORD_BYTES });
+        let limit = key_of(place, &name).max_bytes;
+        if sealed.len() > limit {
+            return Err(SharingFault::TooLarge { bytes: sealed.len(), limit });
         }
         let change = RecordChange::Write { bytes: &sealed, lifetime: new.lifetime };
         let expected = expected.map(|record| &*record.sealed);
@@ -103,7 +124,12 @@ fn name_of(place: RecordPlace<'_>) -> String {
 }
 
 fn key_of<'a>(place: RecordPlace<'_>, name: &'a str) -> RecordKey<'a> {
-    RecordKey { collection: collection_of(place.kind), name }
+    let max_bytes = match place.kind {
+        SharedRecordKind::Definitions => MAX_BASELINE_BYTES,
+        SharedRecordKind::Lists => MAX_LISTS_BYTES,
+        _ => MAX_RECORD_BYTES,
+    };
+    RecordKey { collection: collection_of(place.kind), name, max_bytes }
 }
 
 fn collection_of(kind: SharedRecordKind) -> &'static str {
@@ -113,9 +139,15 @@ fn collection_of(kind: SharedRecordKind) -> &'static str {
         SharedRecordKind::Link => "links",
         SharedRecordKind::Login => "logins",
         SharedRecordKind::Browser => "browsers",
+        SharedRecordKind::Definitions => "definitions",
+        SharedRecordKind::Lists => "lists",
     }
 }
 
+/// The most bytes of the lists of one server.
+const MAX_LISTS_BYTES: usize = 4 << 20;
+/// The most bytes of the accepted definitions of one server.
+const MAX_BASELINE_BYTES: usize = 1 << 20;
 /// Purpose of the keys that seal records.
 pub(super) const SHARED_RECORD_PURPOSE: &[u8] = b"trunkline shared record";
 /// Purpose of the digests that name records.

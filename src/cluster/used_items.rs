@@ -127,7 +127,7 @@ fn name_of(item: &SingleUseItem<'_>) -> String {
 }
 
 fn key_of(name: &str) -> RecordKey<'_> {
-    RecordKey { collection: ITEM_COLLECTION, name }
+    RecordKey::new(ITEM_COLLECTION, name)
 }
 
 /// The collection of the records.

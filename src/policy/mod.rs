@@ -33,9 +33,9 @@ pub use authorization::{
     TrialElement, TrialOutcome, TrialResult, survey_denials, survey_rules,
 };
 pub use definitions::{
-    BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
-    DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
-    ScreenedDefinition, pins_of, scan_of,
+    BaselineError, BaselineFolder, BaselineRecord, BaselineStorage, DefinitionGuard,
+    DefinitionNews, DefinitionScreen, PendingForm, PinBasis, PinDecision, PinnedDefinition,
+    PinnedForm, ScreenReason, ScreenedDefinition, SharedBaselines, pins_of, scan_of,
 };
 pub use interceptors::{NoticeTreatment, ReplyInterceptors};
 pub use limits::breaker::{Breaker, BreakerView};

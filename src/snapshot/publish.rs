@@ -205,7 +205,8 @@ impl Snapshots {
                 () = self.surroundings.listed.notified() => {
                     self.publish(SnapshotParts::of).await;
                 }
-                () = self.approved.notified() => {}
+                () = self.approved.notified() => self.definitions.read_files_again(),
+                () = self.definitions.comparison_due() => {}
             }
         }
     }

@@ -10,11 +10,11 @@ use tokio::process::Command;
 use crate::support::gateway::{Builder, TRUNKLINE};
 use crate::support::{Client, Gateway, Step, Upstream, json_lines, until, within};
 
-fn described(name: &str, text: &str) -> String {
+pub fn described(name: &str, text: &str) -> String {
     json!({ "name": name, "description": text, "inputSchema": { "type": "object" } }).to_string()
 }
 
-async fn server() -> Upstream {
+pub async fn server() -> Upstream {
     let upstream = Upstream::legacy().await;
     upstream.does("add", |_| vec![Step::text("sum")]).does("new", |_| vec![Step::text("new")]);
     upstream.set_tools([described("add", "Adds two numbers.")]);
@@ -58,7 +58,7 @@ pub fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn is_unknown_or_gone(said: &crate::support::Said) -> bool {
+pub fn is_unknown_or_gone(said: &crate::support::Said) -> bool {
     let gone = said.body.contains("is no longer available: list the tools again");
     gone || said.body.contains("unknown tool: ")
 }

@@ -1,5 +1,5 @@
-//! Records that several gateways share: grants, locks for their renewal, and logins in progress. The store is outside of
-//! this crate.
+//! Records that several gateways share: grants, locks for their renewal, logins in progress, and state of the
+//! gateway itself. The store is outside of this crate.
 //!
 //! A record is written only over the one that its writer has read, so that of two gateways that write
 //! at once, one succeeds.
@@ -8,12 +8,21 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use trunkline_core::crypto::NONCE_LEN;
 
 /// A store of records, sealed for the gateways that share it.
 #[async_trait]
 pub trait SharedRecords: fmt::Debug + Send + Sync {
     /// Returns a record; `None` if there is none.
     async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault>;
+
+    /// Returns a record [without its value](SharedRecord::without_value), which differs after each write.
+    async fn read_version(
+        &self,
+        place: RecordPlace<'_>,
+    ) -> Result<Option<SharedRecord>, SharingFault> {
+        Ok(self.read(place).await?.map(SharedRecord::without_value))
+    }
 
     /// Writes a record over the expected one (`None`: if it is absent), and returns it. Returns `None`,
     /// and writes nothing, if there is another one.
@@ -45,6 +54,10 @@ pub enum SharedRecordKind {
     Login,
     /// A browser that the gateway knows.
     Browser,
+    /// The accepted definitions of a server. They do not expire.
+    Definitions,
+    /// The last known lists of a server.
+    Lists,
 }
 
 /// The kind and the name of a record. The store learns only a digest of the name.
@@ -61,7 +74,7 @@ pub struct RecordPlace<'a> {
 pub struct SharedRecord {
     /// The value; empty if it is sealed with a key that this gateway does not have. Never logged.
     pub value: Vec<u8>,
-    /// The sealed bytes in the store.
+    /// The sealed bytes in the store, or their beginning.
     pub sealed: Vec<u8>,
 }
 
@@ -78,10 +91,7 @@ pub struct NewRecord<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SharingFault {
     /// The store cannot be reached.
-    #[error(
-        "the store that the gateway's replicas share cannot be reached, and the login is in it: \
-         try again later"
-    )]
+    #[error("the store that the gateway's replicas share cannot be reached: try again later")]
     Unavailable,
     /// The record is too large for the store.
     #[error(
@@ -94,9 +104,20 @@ pub enum SharingFault {
         /// The limit.
         limit: usize,
     },
-    /// Another replica has been renewing the grant for too long.
-    #[error("another replica of the gateway is renewing the login: try again later")]
+    /// Another replica has been changing the record for too long.
+    #[error("another replica of the gateway is changing the same record: try again later")]
     Busy,
+}
+
+impl SharedRecord {
+    /// Returns the record without its value, and the beginning of its sealed bytes, which is a random
+    /// nonce: enough to compare it, and to write over it.
+    #[must_use]
+    pub fn without_value(mut self) -> Self {
+        self.value = Vec::new();
+        self.sealed.truncate(NONCE_LEN);
+        self
+    }
 }
 
 impl fmt::Debug for SharedRecord {

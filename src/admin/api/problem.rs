@@ -95,6 +95,10 @@ problem_codes! {
     ServerDisabled = "server_disabled", CONFLICT;
     /// The server cannot do that now: see `detail`.
     ServerUnavailable = "server_unavailable", SERVICE_UNAVAILABLE;
+    /// The store of the gateway's replicas cannot be reached: try again later.
+    StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
+    /// The store of the gateway's replicas takes no record of this size: see `detail`.
+    RecordTooLarge = "record_too_large", CONFLICT;
     /// The gateway cannot answer: see its log.
     Internal = "internal", INTERNAL_SERVER_ERROR;
 }

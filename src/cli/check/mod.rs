@@ -257,7 +257,10 @@ fn check_baselines(
     report: &mut CheckReport,
 ) -> Result<(), ExitCode> {
     let Some(folder) = config.gateway.baseline_folder() else {
-        warn_of_lost_baselines(config, report);
+        // Replicas have them in their store.
+        if config.cluster.is_none() {
+            warn_of_lost_baselines(config, report);
+        }
         return Ok(());
     };
     // A check creates nothing.

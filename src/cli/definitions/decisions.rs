@@ -13,20 +13,11 @@ use crate::cli::print_error;
 use crate::cli::running::{GatewayOption, GatewayRequest, RunningGatewayError};
 use crate::cli::serve::audit_settings;
 use crate::config::Config;
-use crate::policy::{BaselineError, BaselineFolder, BaselineRecord};
+use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinDecision};
 use crate::telemetry::audit::{
     AuditOperation, AuditTrail, OperationActor, OperationOutcome, OperationRecord,
 };
 use crate::telemetry::metrics::AuditCounts;
-
-/// A decision about definitions that wait for approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PinDecision {
-    /// Clients may see them.
-    Approve,
-    /// They stay held.
-    Reject,
-}
 
 /// The baselines of a configuration.
 #[derive(Debug, Clone, Copy)]
@@ -92,10 +83,7 @@ impl PinFiles<'_> {
             Err(error) if !has_no_gateway(&error) => return Err(error.into()),
             Err(_) => {}
         }
-        let decided = match decision {
-            PinDecision::Approve => self.folder.approve_forms(server, &digests)?,
-            PinDecision::Reject => self.folder.reject_forms(server, &digests)?,
-        };
+        let decided = self.folder.decide(decision, server, &digests)?;
         if let Some(reason) = record_change(self.config, &path, &digests) {
             print_error(&format!("the decision is not in the audit log: {reason}"));
         }

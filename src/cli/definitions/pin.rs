@@ -21,9 +21,11 @@ use crate::cli::{
     NameOrFile, WRONG_USE, json_text, print_error, printable, report_error, write_to_stdout,
 };
 use crate::config::{Config, StateDir};
-use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
+use crate::policy::{
+    BaselineError, BaselineFolder, BaselineRecord, PinBasis, PinDecision, PinnedDefinition,
+};
 
-use super::decisions::{DecisionError, PinDecision, PinFiles};
+use super::decisions::{DecisionError, PinFiles};
 
 /// Compare and approve the definitions of servers
 ///
@@ -107,9 +109,15 @@ pub(crate) fn run(args: PinArgs) -> ExitCode {
         Err(code) => return code,
     };
     let Some(folder) = folder_of(&config) else {
-        print_error(
-            "definitions are not stored: set gateway.pin_dir or gateway.state_dir to a folder",
-        );
+        print_error(match config.cluster {
+            None => {
+                "definitions are not stored: set gateway.pin_dir or gateway.state_dir to a folder"
+            }
+            Some(_) => {
+                "this replica has no files of definitions: set gateway.pin_dir or gateway.state_dir, or \
+                 use the API"
+            }
+        });
         return CONFIG_FAULT.into_code();
     };
     let folder = match BaselineFolder::open(&folder, &common.config.path) {
@@ -141,16 +149,21 @@ fn report_baseline(error: &BaselineError) -> ExitCode {
         BaselineError::Folder { .. }
         | BaselineError::File { .. }
         | BaselineError::Damaged { .. } => CONFIG_FAULT,
-        BaselineError::Write { .. } => FAILURE_EXIT,
+        BaselineError::Write { .. }
+        | BaselineError::Interrupted(_)
+        | BaselineError::Sharing(_)
+        | BaselineError::Unreadable { .. }
+        | BaselineError::TooLarge { .. } => FAILURE_EXIT,
     };
     exit.into_code()
 }
 
-/// Returns the folder of baselines; that of `trunkline stdio` if the configuration has none.
+/// Returns the folder of baselines; that of `trunkline stdio` if the configuration has none, and is not
+/// that of replicas.
 fn folder_of(config: &Config) -> Option<std::path::PathBuf> {
     let automatic = || match config.gateway.state_dir {
-        StateDir::Auto => cache_folder(),
-        StateDir::Off | StateDir::Folder(_) => None,
+        StateDir::Auto if config.cluster.is_none() => cache_folder(),
+        StateDir::Auto | StateDir::Off | StateDir::Folder(_) => None,
     };
     config.gateway.baseline_folder().map(Into::into).or_else(automatic)
 }

@@ -38,7 +38,7 @@ use crate::config::{Config, ConfigFaults, ConfigSource, LogFormatChoice};
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
-use crate::policy::{BaselineError, DefinitionGuard};
+use crate::policy::BaselineError;
 use crate::snapshot::{DisabledAtStart, Snapshots, StartUp};
 use crate::telemetry::events::EventDelivery;
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
@@ -52,7 +52,7 @@ use super::{
     print_error, report_error,
 };
 pub(super) use audit_log::audit_settings;
-use folders::{open_baselines, with_store};
+use folders::{open_definitions, with_store};
 pub use reload::Reloader;
 use reload::history::note_start;
 use replicas::ReplicaService;
@@ -259,7 +259,8 @@ impl Running {
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
-        let surroundings = with_store(surroundings, &config, path).await;
+        let records = replicas::share_records(replica.as_ref());
+        let surroundings = with_store(surroundings, &config, path, records.clone()).await;
         replicas::share_grants(replica.as_ref(), &surroundings.grants);
         let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
@@ -268,7 +269,7 @@ impl Running {
             Some(_) => surroundings,
             None => surroundings.for_one_client(),
         };
-        let definitions = DefinitionGuard::new(open_baselines(&config, path)?);
+        let definitions = open_definitions(&config, path, records).await?;
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let (info, disabled) = (own_info(), DisabledAtStart::open(&config, path));
         let shared_limits = replicas::share_limits(replica.as_ref(), &quotas);

@@ -436,7 +436,7 @@ async fn an_older_record_than_the_one_that_was_seen_is_no_reason_to_claim_a_sess
     let id = lost.open_session().await;
     let read = async || {
         let name = store.session_names().pop().unwrap();
-        let key = RecordKey { collection: "sessions", name: &name };
+        let key = RecordKey::new("sessions", &name);
         (name.clone(), store.read_record(key).await.unwrap().unwrap())
     };
     let (name, old) = read().await;
@@ -451,7 +451,7 @@ async fn an_older_record_than_the_one_that_was_seen_is_no_reason_to_claim_a_sess
     let place = third.find(&id, unreached).await.unwrap();
     assert!(matches!(place, SessionPlace::Unreachable), "{place:?}");
     let (_, new) = read().await;
-    let record = RecordKey { collection: "sessions", name: &name };
+    let record = RecordKey::new("sessions", &name);
     let lifetime = Some(LEASE_TIME);
     let change = RecordChange::Write { bytes: &old, lifetime };
     assert!(store.replace_record(record, Some(&new), change).await.unwrap());

@@ -20,10 +20,11 @@ use async_trait::async_trait;
 pub use self::memory::MemoryStore;
 pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
 pub use self::quotas::{QuotaDemand, QuotaGrant, QuotaStore};
-pub use self::records::{MAX_RECORD_BYTES, RecordChange, RecordKey, RecordStore};
+pub(super) use self::records::version_of;
+pub use self::records::{MAX_RECORD_BYTES, RecordChange, RecordKey, RecordStore, RecordVersion};
 pub use self::redis::RedisStore;
-pub(super) use self::sessions::{MAX_SESSION_RECORD, session_key, version_of};
-pub use self::sessions::{RecordVersion, SessionStore, SessionWrite, SessionWritten};
+pub(super) use self::sessions::{MAX_SESSION_RECORD, session_key};
+pub use self::sessions::{SessionStore, SessionWrite, SessionWritten};
 
 /// A value of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]

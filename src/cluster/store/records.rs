@@ -13,6 +13,10 @@ use super::ClusterStoreError;
 use super::memory::MemoryStore;
 use super::redis::RedisStore;
 use crate::clock;
+use crate::crypto::NONCE_LEN;
+
+/// The version of a sealed record: its first bytes, which are a random nonce.
+pub type RecordVersion = [u8; NONCE_LEN];
 
 /// The name of a record. Collections and names are not secret: a name is random or a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +25,21 @@ pub struct RecordKey<'a> {
     pub collection: &'static str,
     /// The name in it.
     pub name: &'a str,
+    /// Limit of its bytes.
+    pub max_bytes: usize,
+}
+
+impl<'a> RecordKey<'a> {
+    /// Creates the name of a record of at most [`MAX_RECORD_BYTES`].
+    pub const fn new(collection: &'static str, name: &'a str) -> Self {
+        Self { collection, name, max_bytes: MAX_RECORD_BYTES }
+    }
 }
 
 /// A change of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordChange<'a> {
-    /// Writes these sealed bytes, which are at least one and at most [`MAX_RECORD_BYTES`].
+    /// Writes these sealed bytes, which are at least one and at most [`RecordKey::max_bytes`].
     Write {
         /// The new value.
         bytes: &'a [u8],
@@ -43,11 +56,19 @@ pub trait RecordStore: Send + Sync {
     /// Returns the value of a record; `None` if there is none.
     ///
     /// # Errors
-    /// [`ClusterStoreError::Reply`] for a value above [`MAX_RECORD_BYTES`].
+    /// [`ClusterStoreError::Reply`] for a value above [`RecordKey::max_bytes`].
     async fn read_record(&self, key: RecordKey<'_>) -> Result<Option<Vec<u8>>, ClusterStoreError>;
 
-    /// Changes a record if it has the expected value (`None`: if it is absent). Returns false, and
-    /// changes nothing, if it has another one.
+    /// Returns the version of a sealed record; `None` if there is none.
+    async fn read_version(
+        &self,
+        key: RecordKey<'_>,
+    ) -> Result<Option<RecordVersion>, ClusterStoreError> {
+        Ok(self.read_record(key).await?.as_deref().and_then(version_of))
+    }
+
+    /// Changes a record if it has the expected value (`None`: if it is absent). The beginning of the
+    /// value, such as its version, is enough. Returns false, and changes nothing, if it has another one.
     async fn replace_record(
         &self,
         key: RecordKey<'_>,
@@ -61,14 +82,24 @@ impl RecordStore for RedisStore {
     async fn read_record(&self, key: RecordKey<'_>) -> Result<Option<Vec<u8>>, ClusterStoreError> {
         let mut commands = Pipeline::new();
         // One byte more than a record may have shows that it is too long.
-        let end = isize::try_from(MAX_RECORD_BYTES).unwrap_or(isize::MAX);
+        let end = isize::try_from(key.max_bytes).unwrap_or(isize::MAX);
         commands.getrange(self.record_key(key.collection, key.name), 0, end);
         let (bytes,): (Vec<u8>,) = self.run(&commands).await?;
         match bytes.len() {
             0 => Ok(None),
-            1..=MAX_RECORD_BYTES => Ok(Some(bytes)),
+            length if length <= key.max_bytes => Ok(Some(bytes)),
             _ => Err(ClusterStoreError::Reply),
         }
+    }
+
+    async fn read_version(
+        &self,
+        key: RecordKey<'_>,
+    ) -> Result<Option<RecordVersion>, ClusterStoreError> {
+        let mut commands = Pipeline::new();
+        commands.getrange(self.record_key(key.collection, key.name), 0, LAST_VERSION_BYTE);
+        let (bytes,): (Vec<u8>,) = self.run(&commands).await?;
+        Ok(version_of(&bytes))
     }
 
     async fn replace_record(
@@ -114,7 +145,11 @@ impl RecordStore for MemoryStore {
         self.access()?;
         let mut records = self.records.lock();
         let current = records.get(&owned(key)).and_then(StoredRecord::current);
-        if current.map(Vec::as_slice) != expected {
+        let has_expected = match (current, expected) {
+            (Some(current), Some(expected)) => current.starts_with(expected),
+            (current, expected) => current.is_none() && expected.is_none(),
+        };
+        if !has_expected {
             return Ok(false);
         }
         match change {
@@ -146,16 +181,23 @@ fn owned(key: RecordKey<'_>) -> (&'static str, String) {
     (key.collection, key.name.to_owned())
 }
 
+/// Returns the version of a sealed record; `None` if it is shorter.
+pub(crate) fn version_of(sealed: &[u8]) -> Option<RecordVersion> {
+    sealed.first_chunk().copied()
+}
+
+/// The place of a version's last byte.
+pub(super) const LAST_VERSION_BYTE: isize = 11;
 /// The script of [`RecordStore::replace_record`].
 const REPLACE_SCRIPT: &str = include_str!("replace_record.lua");
-/// The most bytes of a record.
+/// The most bytes of a record, unless its kind has another limit.
 pub const MAX_RECORD_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KEY: RecordKey<'static> = RecordKey { collection: "records", name: "aa" };
+    const KEY: RecordKey<'static> = RecordKey::new("records", "aa");
 
     fn write(bytes: &[u8], lifetime: Option<Duration>) -> RecordChange<'_> {
         RecordChange::Write { bytes, lifetime }

@@ -47,7 +47,7 @@ impl RedisStore {
         self.put(PROBE_COLLECTION, &name, b"probe".to_vec(), PROBE_LEASE).await?;
         let listed = self.list(PROBE_COLLECTION, MAX_PROBES).await?;
         self.remove(PROBE_COLLECTION, &name).await?;
-        let key = RecordKey { collection: PROBE_COLLECTION, name: &name };
+        let key = RecordKey::new(PROBE_COLLECTION, &name);
         let written = RecordChange::Write { bytes: b"probe", lifetime: Some(PROBE_LEASE) };
         let is_written = self.replace_record(key, None, written).await?;
         let is_removed = self.replace_record(key, Some(b"probe"), RecordChange::Remove).await?;

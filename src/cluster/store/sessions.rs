@@ -10,15 +10,13 @@ use async_trait::async_trait;
 use redis::Pipeline;
 
 use super::memory::MemoryStore;
-use super::records::{RecordKey, RecordStore, StoredRecord};
+use super::records::{
+    LAST_VERSION_BYTE, RecordKey, RecordStore, RecordVersion, StoredRecord, version_of,
+};
 use super::redis::RedisStore;
 use super::{ClusterStoreError, MAX_RECORD_BYTES};
 use crate::clock;
 use crate::cluster::membership::REPLICA_COLLECTION;
-use crate::crypto::NONCE_LEN;
-
-/// The version of a record: its first bytes, which are a random nonce.
-pub type RecordVersion = [u8; NONCE_LEN];
 
 /// A write of a session's record.
 #[derive(Debug, Clone)]
@@ -67,11 +65,6 @@ pub trait SessionStore: RecordStore {
         names: &[String],
         lifetime: Duration,
     ) -> Result<Vec<Option<RecordVersion>>, ClusterStoreError>;
-}
-
-/// Returns the version of a sealed record; `None` if it is shorter.
-pub(crate) fn version_of(sealed: &[u8]) -> Option<RecordVersion> {
-    sealed.first_chunk().copied()
 }
 
 impl SessionWritten {
@@ -193,7 +186,7 @@ impl MemoryStore {
 
 /// Returns the key of a session's record.
 pub(crate) fn session_key(name: &str) -> RecordKey<'_> {
-    RecordKey { collection: SESSION_COLLECTION, name }
+    RecordKey::new(SESSION_COLLECTION, name)
 }
 
 /// The most bytes of a session's record.
@@ -202,5 +195,3 @@ pub(crate) const MAX_SESSION_RECORD: usize = MAX_RECORD_BYTES / 2;
 pub(super) const SESSION_COLLECTION: &str = "sessions";
 /// The script of [`SessionStore::write_sessions`].
 const WRITE_SCRIPT: &str = include_str!("write_session.lua");
-/// The place of a version's last byte.
-const LAST_VERSION_BYTE: isize = 11;

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 
 use crate::call::ServerName;
+use crate::catalog::DefinitionKind;
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::crypto::sha256;
+use crate::oauth::SharingFault;
 
-use super::record::{BaselineChange, BaselineRecord};
+use super::record::{BaselineChange, BaselineRecord, PinDecision};
 
 /// Faults of reading or writing a baseline.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,34 @@ pub enum BaselineError {
         /// The reason.
         #[source]
         cause: io::Error,
+    },
+    /// The work with files was interrupted.
+    #[error("the baseline cannot be read or written")]
+    Interrupted(#[source] io::Error),
+    /// The store of the replicas cannot be used.
+    #[error(transparent)]
+    Sharing(#[from] SharingFault),
+    /// The record in the store of the replicas cannot be opened.
+    #[error(
+        "the accepted definitions of {server} in the store of the gateway's replicas were changed, or \
+         are sealed with a key that `gateway.state_keys` does not have"
+    )]
+    Unreadable {
+        /// The server.
+        server: ServerName,
+    },
+    /// The record is too large for the store of the replicas.
+    #[error(
+        "the known definitions of {server} have {bytes} bytes, and the store of the gateway's replicas \
+         takes at most {limit}: use fewer tools and resources, or `pins = \"off\"`"
+    )]
+    TooLarge {
+        /// The server.
+        server: ServerName,
+        /// The size of its record, sealed.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
     },
 }
 
@@ -100,42 +130,32 @@ impl BaselineFolder {
         }
     }
 
-    /// Approves pending definitions of a server: those with these names, or all.
+    /// Decides about the pending forms of a server with these digests, in hexadecimal digits. A form that
+    /// has changed since an operator saw it stays pending; a rejected one stays held.
     ///
     /// # Errors
     /// [`BaselineError`].
-    pub fn approve(
+    pub fn decide(
         &self,
-        server: &ServerName,
-        names: &[String],
-    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
-        self.edit(server, |record| record.approve(names)).map(|(_, approved)| approved)
-    }
-
-    /// Approves the definitions of a server whose pending forms all have one of these digests, in
-    /// hexadecimal digits: one that has changed since an operator saw it stays pending.
-    ///
-    /// # Errors
-    /// [`BaselineError`].
-    pub fn approve_forms(
-        &self,
+        decision: PinDecision,
         server: &ServerName,
         digests: &[String],
-    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
-        self.edit(server, |record| record.approve_forms(digests)).map(|(_, approved)| approved)
+    ) -> Result<Vec<(DefinitionKind, String)>, BaselineError> {
+        self.edit(server, |record| record.decide(decision, digests)).map(|(_, decided)| decided)
     }
 
-    /// Rejects the pending forms of a server with these digests, in hexadecimal digits. They stay
-    /// held, and are not reported any more.
-    ///
-    /// # Errors
-    /// [`BaselineError`].
-    pub fn reject_forms(
+    /// Writes the baseline that a server has in the store of the replicas. Decisions in the file that
+    /// are not in the store yet stay.
+    pub(super) fn copy_shared(
         &self,
         server: &ServerName,
-        digests: &[String],
-    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
-        self.edit(server, |record| record.reject_forms(digests)).map(|(_, rejected)| rejected)
+        shared: &BaselineRecord,
+    ) -> Result<(), BaselineError> {
+        let copy = |record: &mut BaselineRecord| {
+            let before = std::mem::replace(record, shared.clone());
+            record.adopt(&before);
+        };
+        self.edit(server, copy).map(drop)
     }
 
     /// Applies changes to the baseline of a server, and returns the result.

@@ -28,6 +28,8 @@ pub enum ScreenReason {
     Unapproved,
     /// The baseline cannot be used.
     NoBaseline,
+    /// It is the first one, and the store of the replicas does not have it yet.
+    Unrecorded,
     /// A scan has findings.
     Scan(ScanFindings),
     /// An operator has rejected it.
@@ -41,6 +43,7 @@ impl fmt::Display for ScreenReason {
             Self::Added => f.write_str("added"),
             Self::Unapproved => f.write_str("not approved"),
             Self::NoBaseline => f.write_str("the baseline cannot be used"),
+            Self::Unrecorded => f.write_str("not recorded in the store of the replicas yet"),
             Self::Scan(findings) => fmt::Display::fmt(findings, f),
             Self::Rejected => f.write_str("rejected"),
         }
@@ -62,6 +65,13 @@ pub struct ScreenedDefinition {
     pub rejected: bool,
     /// The reasons, at least one.
     pub reasons: Vec<ScreenReason>,
+}
+
+impl ScreenedDefinition {
+    /// Returns true if it is held only until the store of the replicas has it.
+    pub(super) fn is_unrecorded(&self) -> bool {
+        self.reasons == [ScreenReason::Unrecorded]
+    }
 }
 
 /// Judges a definition; `None` if there is nothing to report.
@@ -134,7 +144,12 @@ fn compare_form(
         Some((_, Some(_))) => Some(ScreenReason::Unapproved),
         Some((known, None)) if !known.accepted.is_empty() => Some(ScreenReason::Changed),
         _ if needs_approval => Some(ScreenReason::Unapproved),
-        _ if is_first_sight(baseline, one.kind) => None,
+        _ if is_first_sight(baseline, one.kind) => {
+            // The acceptance of resources does not depend on the first list.
+            let is_resource = one.kind == DefinitionKind::Listed(Kind::Resources);
+            let awaits = settings.awaits_record && settings.pins == PinsChoice::Hold;
+            (awaits && !is_resource).then_some(ScreenReason::Unrecorded)
+        }
         _ => Some(ScreenReason::Added),
     }
 }
@@ -207,7 +222,7 @@ pub(super) fn compare_lists(
                 let name = one.native.to_string();
                 compared.changes.push(BaselineChange::Serve(one.kind, name));
             }
-            let Some(screened) = screened else { continue };
+            let Some(screened) = screened.filter(|one| !one.is_unrecorded()) else { continue };
             let is_pending = known.is_some_and(|known| {
                 known.pending.iter().any(|form| form.sha256 == screened.digest)
             });

@@ -6,26 +6,39 @@
 //! servers' lists with the baselines, and returns a [`DefinitionScreen`]: the one immutable state
 //! that decides the content of that snapshot's catalog, and so the elements that can be listed,
 //! found and called. It differs from the rest of `policy`, which decides about calls.
+//!
+//! Baselines are in files ([`BaselineFolder`]), or in the store that replicas share
+//! ([`SharedBaselines`]).
 
 mod baseline_file;
+mod following;
 mod judgement;
 mod record;
 mod screen;
+mod shared_baselines;
+mod storage;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
 pub use baseline_file::{BaselineError, BaselineFolder};
 pub use judgement::{ScreenReason, ScreenedDefinition};
-pub use record::{BaselineRecord, PendingForm, PinBasis, PinnedDefinition, PinnedForm};
+pub use record::{
+    BaselineRecord, PendingForm, PinBasis, PinDecision, PinnedDefinition, PinnedForm,
+};
 pub use screen::DefinitionScreen;
+pub use shared_baselines::SharedBaselines;
+pub use storage::BaselineStorage;
 
 use crate::call::ServerName;
 use crate::catalog::{ConfusableNames, DefinitionDigest, ServerList};
 use crate::codec::file::FileReader;
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
+use crate::oauth::SharedRecord;
+use crate::telemetry::log::FaultLog;
 use crate::text::error_chain;
 use judgement::ListComparison;
 use record::BaselineChange;
@@ -34,9 +47,14 @@ use screen::ServerScreen;
 /// The accepted definitions of all servers, across snapshots and reloads.
 #[derive(Debug, Default)]
 pub struct DefinitionGuard {
-    /// `None` if baselines last as long as the process.
+    /// `None` if baselines last as long as the process, or are in the store alone.
     folder: Option<BaselineFolder>,
+    /// The store of the replicas; `None` if the gateway is alone.
+    shared: Option<SharedBaselines>,
     files: FileReader,
+    /// True if a replica should add the decisions in its files to the store.
+    files_due: AtomicBool,
+    faults: Mutex<FaultLog>,
     baselines: Mutex<HashMap<ServerName, KnownBaseline>>,
 }
 
@@ -49,6 +67,12 @@ struct KnownBaseline {
     /// Forms that wait for approval because this process has seen them. Other processes, with other
     /// lists, may have added further ones to the same file.
     awaited: HashSet<DefinitionDigest>,
+    /// True if it is in the store of the replicas.
+    is_shared: bool,
+    /// Its version there.
+    version: Option<SharedRecord>,
+    /// True if that store could not be read or written: changes of this process may be lost.
+    is_behind: bool,
 }
 
 /// State of a server's baseline.
@@ -75,8 +99,16 @@ impl DefinitionGuard {
         Self { folder, ..Self::default() }
     }
 
+    /// Shares the baselines with other replicas.
+    #[must_use]
+    pub fn sharing(self, shared: Option<SharedBaselines>) -> Self {
+        let files_due = AtomicBool::new(shared.is_some());
+        Self { shared, files_due, ..self }
+    }
+
     /// Compares all lists of all servers with the baselines. A definition that is seen for the
-    /// first time is added to its baseline; [`Self::save_changes`] writes the change.
+    /// first time is added to its baseline; [`Self::save_changes`] writes the change. A replica adds
+    /// it when the store has it.
     pub fn observe_lists(
         &self,
         config: &Config,
@@ -87,15 +119,17 @@ impl DefinitionGuard {
         let mut news = Vec::new();
         let mut baselines = self.baselines.lock();
         for server in &config.servers {
-            let settings = ServerScreen::settings_of(config, server);
+            let mut settings = ServerScreen::settings_of(config, server);
             if settings.is_off() {
                 continue;
             }
-            let known = baselines
-                .entry(server.name.clone())
-                .or_insert_with(|| KnownBaseline::read(self.folder.as_ref(), server));
+            settings.awaits_record = self.shared.is_some();
+            let known = baselines.entry(server.name.clone()).or_insert_with(|| match self.shared {
+                Some(_) => KnownBaseline::unread(),
+                None => KnownBaseline::read(self.folder.as_ref(), server),
+            });
             let own = lists.get(&server.name).map_or(&[][..], Vec::as_slice);
-            let keeps_texts = self.folder.is_some();
+            let keeps_texts = self.folder.is_some() || self.shared.is_some();
             let comparison = ListComparison { settings, confusable: &confusable, keeps_texts };
             let found = known.observe(comparison, own);
             if !found.is_empty() {
@@ -107,37 +141,16 @@ impl DefinitionGuard {
         (Arc::new(DefinitionScreen::new(screens, confusable)), news)
     }
 
-    /// Writes the changes of the baselines, and reads approvals from their files. Returns true if a
-    /// baseline has changed by that, so that the lists have to be compared again.
-    pub async fn save_changes(&self) -> bool {
-        let Some(folder) = &self.folder else { return false };
-        let due: Vec<_> = {
-            let mut baselines = self.baselines.lock();
-            let due = baselines.iter_mut();
-            due.map(|(name, known)| (name.clone(), std::mem::take(&mut known.unsaved))).collect()
-        };
-        let mut has_changed = false;
-        for (server, changes) in due {
-            let (folder, name) = (folder.clone(), server.clone());
-            let saved = self.files.run(move || folder.update(&name, &changes)).await;
-            let state = match saved {
-                Ok(Ok(record)) => BaselineState::Known(record.without_texts()),
-                Ok(Err(error)) => BaselineState::unusable(&error),
-                Err(error) => {
-                    tracing::warn!(%server, "definitions are not stored: {}", error_chain(&error));
-                    continue;
-                }
-            };
-            if let Some(known) = self.baselines.lock().get_mut(&server) {
-                has_changed |= known.replace(&server, state);
-            }
-        }
-        has_changed
-    }
-
     /// Returns the folder of the baselines.
     pub fn folder(&self) -> Option<&BaselineFolder> {
         self.folder.as_ref()
+    }
+
+    /// Returns the place of the baselines in which operators decide; `None` if they last as long as the
+    /// process.
+    pub fn storage(&self) -> Option<BaselineStorage> {
+        let shared = self.shared.clone().map(BaselineStorage::Shared);
+        shared.or_else(|| self.folder.clone().map(BaselineStorage::Files))
     }
 }
 
@@ -150,7 +163,12 @@ impl KnownBaseline {
             Err(error) => BaselineState::unusable(&error),
         };
         state.log_fault(&server.name);
-        Self { state: Arc::new(state), unsaved: Vec::new(), awaited: HashSet::new() }
+        Self::with_state(Arc::new(state))
+    }
+
+    fn with_state(state: Arc<BaselineState>) -> Self {
+        let (unsaved, awaited) = (Vec::new(), HashSet::new());
+        Self { state, unsaved, awaited, is_shared: false, version: None, is_behind: false }
     }
 
     /// Compares these lists with the baseline, the main one first, and returns the new findings.
@@ -174,7 +192,10 @@ impl KnownBaseline {
             && let BaselineState::Known(record) = Arc::make_mut(&mut self.state)
         {
             for change in &changes {
-                record.apply(change.without_text());
+                // Another replica may have recorded another form.
+                if !(self.is_shared && change.is_acceptance()) {
+                    record.apply(change.without_text());
+                }
             }
             if comparison.keeps_texts {
                 self.unsaved.extend(changes);
@@ -189,7 +210,9 @@ impl KnownBaseline {
         let state = match state {
             BaselineState::Known(mut record) => {
                 for change in &self.unsaved {
-                    record.apply(change.without_text());
+                    if !(self.is_shared && change.is_acceptance()) {
+                        record.apply(change.without_text());
+                    }
                 }
                 BaselineState::Known(record)
             }

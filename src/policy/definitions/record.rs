@@ -67,6 +67,15 @@ pub enum PinBasis {
     Approved,
 }
 
+/// A decision about definitions that wait for approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinDecision {
+    /// Clients may see them.
+    Approve,
+    /// They stay held, and are not reported any more.
+    Reject,
+}
+
 /// A definition's key in the record, with its form.
 #[derive(Debug, Clone)]
 pub(super) struct DefinitionKey {
@@ -90,6 +99,11 @@ pub(super) enum BaselineChange {
 }
 
 impl BaselineChange {
+    /// Returns true if it accepts a definition.
+    pub(super) fn is_acceptance(&self) -> bool {
+        matches!(self, Self::Accept(_))
+    }
+
     /// Returns the change without the text of the definition.
     pub(super) fn without_text(&self) -> Self {
         let bare = |key: &DefinitionKey| DefinitionKey { definition: None, ..key.clone() };
@@ -144,17 +158,22 @@ impl BaselineRecord {
         self.0.values().map(BTreeMap::len).sum::<usize>() >= MAX_STORED_DEFINITIONS
     }
 
-    /// Approves the pending forms of the definitions with these names, or of all; returns their
-    /// kinds and names. Forms that were accepted before stay so: another client may have them.
-    /// Rejected forms are approved by their digests only.
-    pub fn approve(&mut self, names: &[String]) -> Vec<(DefinitionKind, String)> {
-        let is_meant = |name: &String| names.is_empty() || names.contains(name);
-        self.edit_pending(is_meant, |pinned| pinned.approve_pending(|form| !form.rejected))
+    /// Decides about the pending forms with these digests; returns the kinds and names of their
+    /// definitions.
+    pub(super) fn decide(
+        &mut self,
+        decision: PinDecision,
+        digests: &[String],
+    ) -> Vec<(DefinitionKind, String)> {
+        match decision {
+            PinDecision::Approve => self.approve_forms(digests),
+            PinDecision::Reject => self.reject_forms(digests),
+        }
     }
 
     /// Approves the pending forms with these digests. A name with another form that waits is left
-    /// out: approval is by name.
-    pub(super) fn approve_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
+    /// out: approval is by name. Forms that were accepted before stay so: another client may have them.
+    fn approve_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
         let names = self.names_pending_in(digests);
         let is_meant = |name: &String| names.contains(name);
         let has_digest = |form: &PendingForm| digests.contains(&form.sha256.to_string());
@@ -163,7 +182,7 @@ impl BaselineRecord {
 
     /// Rejects the pending forms with these digests; returns the kinds and names of those that were
     /// not rejected before.
-    pub(super) fn reject_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
+    fn reject_forms(&mut self, digests: &[String]) -> Vec<(DefinitionKind, String)> {
         let has_digest = |form: &PendingForm| digests.contains(&form.sha256.to_string());
         self.edit_pending(|_| true, |pinned| pinned.reject_pending(has_digest))
     }
@@ -225,6 +244,27 @@ impl BaselineRecord {
             BaselineChange::Withdraw(DefinitionKey { kind, name, sha256, definition: None })
         })
         .collect()
+    }
+
+    /// Adds the decisions of another record: approved and rejected forms, the accepted forms of
+    /// definitions that are unknown here, and names that clients have seen.
+    pub(super) fn adopt(&mut self, other: &Self) {
+        for (kind, theirs) in &other.0 {
+            self.0.entry(kind.clone()).or_default();
+            for (name, decided) in theirs {
+                let mut own = self.0.get_mut(kind).and_then(|own| own.remove(name));
+                if own.is_none() && !self.is_full() {
+                    own = Some(PinnedDefinition::default());
+                }
+                let Some(mut own) = own else { continue };
+                own.adopt(decided);
+                if let Some(definitions) = self.0.get_mut(kind)
+                    && (own.has_forms() || own.served)
+                {
+                    definitions.insert(name.clone(), own);
+                }
+            }
+        }
     }
 
     pub(super) fn apply(&mut self, change: BaselineChange) {
@@ -297,6 +337,41 @@ impl PinnedDefinition {
     /// of an element is known.
     pub(super) fn has_forms(&self) -> bool {
         !self.accepted.is_empty() || !self.pending.is_empty()
+    }
+
+    /// Adds the decisions of another record. Own accepted forms are newer.
+    fn adopt(&mut self, other: &Self) {
+        let is_known = self.has_forms();
+        self.served |= other.served;
+        let mut older = Vec::new();
+        for form in &other.accepted {
+            let is_approved = form.basis == PinBasis::Approved;
+            if is_approved {
+                self.pending.retain(|pending| pending.sha256 != form.sha256);
+            }
+            match self.accepted.iter_mut().find(|own| own.sha256 == form.sha256) {
+                Some(own) if is_approved => own.basis = PinBasis::Approved,
+                None if is_approved || !is_known => older.push(form.clone()),
+                Some(_) | None => {}
+            }
+        }
+        self.accepted.splice(..0, older);
+        let surplus = self.accepted.len().saturating_sub(MAX_ACCEPTED_FORMS);
+        self.accepted.drain(..surplus);
+        for form in other.pending.iter().filter(|form| form.rejected) {
+            let is_approved = self
+                .accepted
+                .iter()
+                .any(|own| own.sha256 == form.sha256 && own.basis == PinBasis::Approved);
+            let has_room = self.pending.len() < MAX_PENDING_FORMS;
+            match self.pending.iter_mut().find(|own| own.sha256 == form.sha256) {
+                Some(own) => own.rejected = true,
+                None if !is_approved && has_room => {
+                    self.pending.push(form.clone());
+                }
+                None => {}
+            }
+        }
     }
 
     /// Returns the accepted form with this digest.

@@ -37,6 +37,9 @@ pub(super) struct ScreenSettings {
     pub(super) is_trusted: bool,
     pub(super) pins: PinsChoice,
     pub(super) scan: ScanChoice,
+    /// True if a definition at first sight is held until the store of the replicas has it: another
+    /// replica may have accepted another form.
+    pub(super) awaits_record: bool,
 }
 
 impl ScreenSettings {
@@ -56,6 +59,7 @@ impl ServerScreen {
             is_trusted: server.definitions.trusted,
             pins: pins_of(config, server),
             scan: scan_of(config, server),
+            awaits_record: false,
         }
     }
 }
@@ -71,18 +75,21 @@ impl DefinitionScreen {
     /// Returns the definitions in a server's list that clients do not see.
     pub fn held_in(&self, list: &ServerList) -> Arc<HeldDefinitions> {
         let Some(screen) = self.servers.get(&list.server) else { return Arc::default() };
-        let held = list
-            .definitions()
-            .filter(|one| self.judge(screen, list, one).is_some_and(|found| found.held));
-        let name_of = |one: &ListedDefinition<'_>| match &*screen.baseline {
-            BaselineState::Known(record) if !record.was_served(one.kind, one.native.as_str()) => {
+        let judged = list.definitions().filter_map(|one| self.judge(screen, list, &one));
+        let name_of = |one: &ScreenedDefinition| match &*screen.baseline {
+            BaselineState::Known(record)
+                if !record.was_served(one.kind, one.native.as_str()) && !one.is_unrecorded() =>
+            {
                 HeldName::Unclaimed
             }
-            // If the baseline cannot be used, every element may have been served.
+            // If the baseline cannot be used, every element may have been served. One that is not
+            // recorded yet is served in a moment.
             BaselineState::Known(_) | BaselineState::Unusable(_) => HeldName::Reserved,
         };
-        let held =
-            held.filter_map(|one| Some(((one.kind.listed()?, one.native.clone()), name_of(&one))));
+        let held = judged.filter(|one| one.held).filter_map(|one| {
+            let name = name_of(&one);
+            Some(((one.kind.listed()?, one.native), name))
+        });
         let held: HeldDefinitions = held.collect();
         match screen.settings.pins {
             PinsChoice::Hold => Arc::new(held.holding_unapproved()),

@@ -36,6 +36,8 @@ pub(crate) struct OfferedLists {
     dependence: Mutex<DependenceVerdict>,
     /// True if the server itself has returned `base`. Until then it may be from an earlier run.
     pub(crate) is_current: AtomicBool,
+    /// Time at which the server's own `base` was last requested, in milliseconds since 1970.
+    pub(crate) listed_at: AtomicU64,
     /// True if some of them were taken over from the server that this one replaces.
     pub(crate) inherited: AtomicBool,
     /// Logged repairs of elements, each once.
@@ -84,23 +86,33 @@ impl OfferedLists {
     /// Restores the lists of an earlier run, until the server returns its own.
     pub(crate) fn restored(known: Option<&KnownServer>) -> Self {
         let lists = Self::default();
-        let Some(known) = known else { return lists };
-        lists.base.store(Some(Arc::clone(&known.base)));
-        *lists.dependence.lock() = known.dependence;
+        if let Some(known) = known {
+            lists.restore(known);
+        }
+        lists
+    }
+
+    /// Uses the lists of an earlier run, or of another replica, until the server returns its own.
+    /// Returns false if there are other ones.
+    pub(crate) fn restore(&self, known: &KnownServer) -> bool {
+        let base = Some(Arc::clone(&known.base));
+        if self.base.compare_and_swap(&None::<Arc<ServerList>>, base).is_some() {
+            return false;
+        }
+        *self.dependence.lock() = known.dependence;
         let now = clock::now();
         let long_ago = now.checked_sub(RECENT_LIST_TIME).unwrap_or(now);
-        let further = known.further.iter().map(|(told, list)| {
-            let slot = CapabilityList {
+        let mut all = self.further();
+        for (told, list) in &known.further {
+            all.entry(told.clone()).or_insert_with(|| CapabilityList {
                 list: Some(Arc::clone(list)),
                 freshness: list.freshness,
                 holder: None,
                 asked: long_ago,
                 tried: Some(long_ago),
-            };
-            (told.clone(), slot)
-        });
-        lists.further().extend(further);
-        lists
+            });
+        }
+        true
     }
 
     /// Returns the known dependence of the lists on capabilities.

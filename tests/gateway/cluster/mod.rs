@@ -3,12 +3,14 @@
 mod connections;
 mod continuations;
 mod consents;
+mod definitions;
 mod envelopes;
 mod event_streams;
 mod failures;
 mod frames;
 mod grants;
 mod handover;
+mod lists;
 mod logins;
 mod peers;
 mod rates;

@@ -43,7 +43,7 @@ async fn a_list_has_so_many_values_of_a_limited_size() {
 
 #[tokio::test]
 async fn a_record_is_replaced_only_over_the_expected_value() {
-    const KEY: RecordKey<'static> = RecordKey { collection: "records", name: "aa" };
+    const KEY: RecordKey<'static> = RecordKey::new("records", "aa");
     let redis = RedisServer::start().await;
     let store = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
     let write = |bytes, lifetime| RecordChange::Write { bytes, lifetime };
@@ -67,6 +67,28 @@ async fn a_record_is_replaced_only_over_the_expected_value() {
     let longer = vec![1; MAX_RECORD_BYTES + 1];
     assert!(store.replace_record(KEY, None, write(&longer, None)).await.unwrap());
     assert!(matches!(store.read_record(KEY).await, Err(ClusterStoreError::Reply)));
+    // A key with another limit.
+    let large = RecordKey { max_bytes: MAX_RECORD_BYTES + 1, ..KEY };
+    assert_eq!(store.read_record(large).await.unwrap().unwrap(), longer);
+}
+
+#[tokio::test]
+async fn the_version_of_a_record_is_enough_to_compare_and_to_replace_it() {
+    const KEY: RecordKey<'static> = RecordKey::new("records", "aa");
+    let redis = RedisServer::start().await;
+    let server = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    for store in [&server as &dyn ClusterStore, &MemoryStore::default()] {
+        let write = |bytes| RecordChange::Write { bytes, lifetime: None };
+        assert_eq!(store.read_version(KEY).await.unwrap(), None);
+        assert!(store.replace_record(KEY, None, write(b"first nonce! one")).await.unwrap());
+        let version = store.read_version(KEY).await.unwrap().unwrap();
+        assert_eq!(&version, b"first nonce!");
+        let second = write(b"other nonce! two");
+        assert!(!store.replace_record(KEY, None, second).await.unwrap());
+        assert!(store.replace_record(KEY, Some(&version), second).await.unwrap());
+        assert!(!store.replace_record(KEY, Some(&version), RecordChange::Remove).await.unwrap());
+        assert!(store.replace_record(KEY, Some(b"other"), RecordChange::Remove).await.unwrap());
+    }
 }
 
 #[tokio::test]
@@ -75,7 +97,7 @@ async fn a_session_is_written_under_the_leases_of_both_replicas() {
     let server = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
     for store in [&server as &dyn ClusterStore, &MemoryStore::default()] {
         let name = "5e";
-        let key = RecordKey { collection: "sessions", name };
+        let key = RecordKey::new("sessions", name);
         let value = |version: u8| vec![version; 40];
         let write = |expected: u8, new: u8, lost: Option<&str>| SessionWrite {
             name: name.into(),

@@ -1,10 +1,9 @@
 //! Definitions of servers that wait for approval. They are approved in the files that `trunkline pin
-//! approve` edits, under the same lock.
+//! approve` edits, under the same lock, or in the store that replicas share.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use trunkline_import::unified_diff;
 
@@ -13,8 +12,9 @@ use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::definitions::shown_name;
 use crate::call::{NativeName, ServerName};
-use crate::catalog::DefinitionKind;
-use crate::policy::{BaselineError, BaselineFolder, BaselineRecord, PinnedDefinition};
+use crate::policy::{
+    BaselineError, BaselineRecord, BaselineStorage, PinDecision, PinnedDefinition,
+};
 use crate::text::{error_chain, escape_controls, escape_invisible};
 
 /// Every definition that waits for approval.
@@ -88,44 +88,34 @@ impl PendingPage {
 
 /// Lists the definitions that wait for approval, with their changes.
 pub(crate) async fn list_pending(request: EndpointRequest) -> EndpointAnswer {
-    let folder = folder(&request)?;
+    let storage = storage(&request)?;
     let config = request.report.configured();
-    let servers: Vec<_> = config.servers.iter().map(|server| server.name.clone()).collect();
-    let read = move || {
-        let mut page = PendingPage::default();
-        for server in servers {
-            page.add(&server, &folder.read(&server)?);
-        }
-        Ok(page)
-    };
-    answer(&in_background(read).await?)
+    let mut page = PendingPage::default();
+    for server in &config.servers {
+        let record = storage.read(&server.name).await;
+        page.add(&server.name, &record.map_err(|error| problem_of(&error))?);
+    }
+    answer(&page)
 }
 
 /// Approves forms of a server.
 pub(crate) async fn approve_forms(request: EndpointRequest) -> EndpointAnswer {
-    let approved = decide(&request, BaselineFolder::approve_forms).await?;
+    let approved = decide(&request, PinDecision::Approve).await?;
     answer(&ApprovalReport { approved })
 }
 
 /// Rejects forms of a server.
 pub(crate) async fn reject_forms(request: EndpointRequest) -> EndpointAnswer {
-    let rejected = decide(&request, BaselineFolder::reject_forms).await?;
+    let rejected = decide(&request, PinDecision::Reject).await?;
     answer(&RejectionReport { rejected })
 }
-
-/// Records a decision about forms in the baseline of their server.
-type RecordDecision = fn(
-    &BaselineFolder,
-    &ServerName,
-    &[String],
-) -> Result<Vec<(DefinitionKind, String)>, BaselineError>;
 
 /// Decides about the forms of a request, and applies the decision.
 async fn decide(
     request: &EndpointRequest,
-    record: RecordDecision,
+    decision: PinDecision,
 ) -> Result<Vec<DecidedDefinition>, ApiProblem> {
-    let (folder, server) = (folder(request)?, server_name(request)?);
+    let (storage, server) = (storage(request)?, server_name(request)?);
     let config = request.report.configured();
     if config.servers.iter().all(|known| known.name != server) {
         return Err(unknown_server(server.as_str()));
@@ -136,7 +126,8 @@ async fn decide(
         return Err(ApiProblem::invalid(detail));
     }
     request.notes.add_digests(&sha256);
-    let decided = in_background(move || record(&folder, &server, &sha256)).await?;
+    let decided = storage.decide(decision, &server, sha256).await;
+    let decided = decided.map_err(|error| problem_of(&error))?;
     request.report.gateway.snapshots.read_approvals();
     if decided.is_empty() {
         let detail = "no definition waits for a decision in exactly these forms: list them again";
@@ -149,21 +140,21 @@ async fn decide(
     Ok(decided.collect())
 }
 
-fn folder(request: &EndpointRequest) -> Result<BaselineFolder, ApiProblem> {
-    let folder = request.report.gateway.snapshots.definitions().folder();
-    folder.cloned().ok_or_else(|| {
+fn storage(request: &EndpointRequest) -> Result<BaselineStorage, ApiProblem> {
+    request.report.gateway.snapshots.definitions().storage().ok_or_else(|| {
         let detail = "definitions are not stored: set gateway.pin_dir or gateway.state_dir";
         ApiProblem::new(ProblemCode::StateDirNeeded, detail)
     })
 }
 
-/// Reads or writes files on a blocking thread.
-async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BaselineError> + Send + 'static,
-) -> Result<T, ApiProblem> {
-    let internal = |detail: String| ApiProblem::new(ProblemCode::Internal, detail);
-    let done = spawn_blocking(work).await.map_err(|error| internal(error.to_string()))?;
-    done.map_err(|error| internal(error_chain(&error)))
+/// Returns the problem of a baseline that cannot be read or written.
+fn problem_of(error: &BaselineError) -> ApiProblem {
+    let code = match error {
+        BaselineError::Sharing(_) => ProblemCode::StoreUnavailable,
+        BaselineError::TooLarge { .. } => ProblemCode::RecordTooLarge,
+        _ => ProblemCode::Internal,
+    };
+    ApiProblem::new(code, error_chain(error))
 }
 
 fn pending_of(server: &ServerName, record: &BaselineRecord) -> Vec<PendingDefinition> {

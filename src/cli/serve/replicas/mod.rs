@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
 use crate::listener::{Certificates, Listener, LiveSettings, Settings, Workers, edge};
-use crate::oauth::GrantBook;
+use crate::oauth::{GrantBook, SharedRecords};
 use crate::policy::{QuotaLedger, SharedLimits};
 use crate::telemetry::metrics::Metrics;
 
@@ -79,6 +79,11 @@ pub(super) fn share_grants(replica: Option<&BoundReplica>, grants: &GrantBook) {
     if let Some(replica) = replica {
         grants.share_grants(replica.cluster.shared_records());
     }
+}
+
+/// Returns the records in the store that replicas share; `None` if the gateway is alone.
+pub(super) fn share_records(replica: Option<&BoundReplica>) -> Option<Arc<dyn SharedRecords>> {
+    replica.map(|replica| replica.cluster.shared_records())
 }
 
 /// Binds the listener for other replicas; `None` without `[cluster]`, and for a gateway of one client.

@@ -66,6 +66,8 @@ pub(crate) struct KnownServer {
     pub(crate) dependence: DependenceVerdict,
     /// List of its main instance.
     pub(crate) base: Arc<ServerList>,
+    /// Time at which the list of its main instance was requested, in milliseconds since 1970.
+    pub(crate) listed_at: u64,
     /// Lists for clients that declare more.
     pub(crate) further: Vec<(ClientDeclaration, Arc<ServerList>)>,
 }
@@ -153,6 +155,8 @@ impl KeptRecord {
                 },
                 since: self.dependent_since,
             },
+            // Only lists of this run are stored again.
+            listed_at: 0,
             further: further.collect(),
             base: lists.into_iter().next()?,
         })

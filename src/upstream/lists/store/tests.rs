@@ -11,10 +11,11 @@ use crate::upstream::lists::dependence::{DependenceVerdict, ListDependence};
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
-const HTTP: &str = "url = \"http://127.0.0.1:9/mcp\"\nheaders = { X-Key = \"hunter2-secret\" }";
+pub(super) const HTTP: &str =
+    "url = \"http://127.0.0.1:9/mcp\"\nheaders = { X-Key = \"hunter2-secret\" }";
 const CHILD: &str = "command = \"sh\"\nargs = [\"-c\"]\nenv = { KEY = \"hunter2-secret\" }";
 
-fn server(lines: &str) -> Arc<ServerConfig> {
+pub(super) fn server(lines: &str) -> Arc<ServerConfig> {
     let bytes = format!("[servers.s]\n{lines}\n").into_bytes();
     let source = ConfigSource { name: "gateway.toml".into(), folder: "/".into(), bytes };
     Arc::clone(&Config::read(&source, &SystemEnvironment).unwrap().servers[0])
@@ -59,7 +60,16 @@ pub(crate) fn known(tool: &str) -> KnownServer {
             (told(None, r#"{"roots":{}}"#), Arc::clone(&base)),
         ],
         base,
+        listed_at: 0,
     }
+}
+
+/// A server with so many prompts of 32 KiB.
+pub(super) fn large(config: &ServerConfig, prompts: usize) -> KnownServer {
+    let raw = |n| json!({ "name": format!("p{n}"), "x": "y".repeat(1 << 15) }).to_string().into();
+    let raws = ByKind { prompts: Some((0..prompts).map(raw).collect()), ..ByKind::default() };
+    let list = ServerList::build(config.name.clone(), &raws, header_rules(Era::Modern), None).0;
+    KnownServer { base: Arc::new(list), listed_at: u64::MAX, ..known("one") }
 }
 
 pub(crate) struct Folder(tempfile::TempDir);
@@ -69,10 +79,33 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
-    async fn open_with(&self, keys: &[&str], config: &Arc<ServerConfig>) -> Arc<ListStore> {
+    pub(super) async fn open_with(
+        &self,
+        keys: &[&str],
+        config: &Arc<ServerConfig>,
+    ) -> Arc<ListStore> {
+        Self::open_store(Some(self), keys, None, config).await
+    }
+
+    /// Opens the store of a replica, with or without files.
+    pub(super) async fn open_shared(
+        files: Option<&Self>,
+        shared: Arc<dyn SharedRecords>,
+        config: &Arc<ServerConfig>,
+    ) -> Arc<ListStore> {
+        Self::open_store(files, &["key"], Some(shared), config).await
+    }
+
+    async fn open_store(
+        files: Option<&Self>,
+        keys: &[&str],
+        shared: Option<Arc<dyn SharedRecords>>,
+        config: &Arc<ServerConfig>,
+    ) -> Arc<ListStore> {
         let keys: Vec<_> = keys.iter().map(|key| Secret::new((*key).to_owned())).collect();
-        let folder = self.0.path().join("lists");
-        let settings = StoreSettings { folder, config: Path::new("gateway.toml"), keys: &keys };
+        let folder = files.map(|files| files.0.path().join("lists"));
+        let (path, keys) = (Path::new("gateway.toml"), &keys);
+        let settings = StoreSettings { folder, config: path, keys, shared };
         ListStore::open(settings, std::slice::from_ref(config)).await.unwrap()
     }
 
@@ -219,14 +252,19 @@ async fn a_sealed_record_that_no_gateway_writes_is_ignored() {
     for (at, record) in odd.into_iter().chain([(late, record.clone()), (old, record.clone())]) {
         let sealed = [at.as_slice(), record.to_string().as_bytes()].concat();
         let sealed = store.keys.seal(&config, sealed).unwrap();
-        store.folder.replace(&config.name, &sealed).unwrap();
+        store.folder.as_ref().unwrap().replace(&config.name, &sealed).unwrap();
         assert!(store.load(&config).is_err(), "{record}");
     }
     let mut cut = record;
     cut["further"][0][1] = json!(99);
     let sealed = [now.as_slice(), cut.to_string().as_bytes()].concat();
-    store.folder.replace(&config.name, &store.keys.seal(&config, sealed).unwrap()).unwrap();
-    assert_eq!(store.load(&config).unwrap().unwrap().further.len(), 1, "a list that is not there");
+    let files = store.folder.as_ref().unwrap();
+    files.replace(&config.name, &store.keys.seal(&config, sealed).unwrap()).unwrap();
+    assert_eq!(
+        store.load(&config).unwrap().unwrap().0.further.len(),
+        1,
+        "a list that is not there"
+    );
 }
 
 #[tokio::test]
@@ -244,7 +282,7 @@ async fn a_file_is_written_only_if_something_has_changed() {
     store.keep(&config, known("two")).await;
     assert_eq!(fs::read(folder.file().unwrap()).unwrap(), before, "nor by the next run");
     let later = clock::unix_now().as_secs() + REWRITE_AGE.as_secs();
-    store.write(&config, &known("two"), later);
+    store.write(&config, &known("two"), later, None);
     assert_ne!(fs::read(folder.file().unwrap()).unwrap(), before, "but once a day");
 }
 
@@ -254,11 +292,7 @@ async fn lists_that_are_too_large_are_not_kept() {
     let store = folder.open(&config).await;
     store.keep(&config, known("one")).await;
     assert!(folder.file().is_some());
-    let mut large = known("one");
-    let raw = |n| json!({ "name": format!("p{n}"), "x": "y".repeat(1 << 15) }).to_string().into();
-    let raws = ByKind { prompts: Some((0..513).map(raw).collect()), ..ByKind::default() };
-    let rules = header_rules(Era::Modern);
-    large.base = Arc::new(ServerList::build(config.name.clone(), &raws, rules, None).0);
+    let large = large(&config, 513);
     assert_eq!(large.base.prompts.len(), 513);
     store.keep(&config, large).await;
     assert!(folder.file().is_none());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::upstream::lists::store::{KnownServer, ListStore};
+use crate::upstream::lists::store::{KeepOutcome, KnownServer, ListStore};
 use crate::upstream::supervisor::shared::ServerShared;
 
 impl ServerShared {
@@ -25,6 +25,7 @@ impl ServerShared {
                 biased;
                 () = self.keep_requested() => {}
                 () = self.stopped() => return,
+                () = self.follow_shared_lists(&store) => continue,
             }
             // Several lists arrive together.
             let _ = timeout(STORE_DELAY, self.stopped()).await;
@@ -33,9 +34,27 @@ impl ServerShared {
                 return;
             }
             if let Some(known) = self.known_server() {
-                store.keep(self.config(), known).await;
+                let outcome = store.keep(self.config(), known).await;
+                if outcome == KeepOutcome::TryAgain {
+                    let _ = timeout(RETRY_DELAY, self.stopped()).await;
+                    self.keep_soon();
+                }
             }
         }
+    }
+
+    /// Completes when the lists of another replica are used, because the server has returned none yet.
+    async fn follow_shared_lists(&self, store: &Arc<ListStore>) {
+        while store.is_shared() && self.lists().base.load().is_none() {
+            sleep(SHARED_LIST_INTERVAL).await;
+            let Some(known) = store.find_shared(self.config()).await else { continue };
+            if self.lists().restore(&known) {
+                self.lists().wake_waiting();
+                self.context().listed.notify_one();
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Returns the data of the server, once it has returned its lists in this run.
@@ -54,10 +73,15 @@ impl ServerShared {
             legacy_refused,
             dependence: lists.dependence_verdict(),
             base,
+            listed_at: lists.listed_at.load(Ordering::Acquire),
             further: further.collect(),
         })
     }
 }
 
+/// Time after which the store of the replicas is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Interval at which lists of other replicas are looked for.
+const SHARED_LIST_INTERVAL: Duration = Duration::from_secs(5);
 /// Time that a change waits for further ones.
 const STORE_DELAY: Duration = Duration::from_millis(200);

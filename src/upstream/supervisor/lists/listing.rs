@@ -61,6 +61,7 @@ impl Instance {
         let is_own = old.is_some() && lists.is_current.load(Ordering::Acquire);
         let kinds = if is_own { *kinds } else { EVERY_KIND };
         let known = KnownLists { old: old.clone(), kinds };
+        let requested = u64::try_from(clock::unix_now().as_millis()).unwrap_or(u64::MAX);
         let (list, part) = self.fetch(connection, told, known).await?;
         if kinds == EVERY_KIND {
             self.life().history().listed_at = Some(clock::now());
@@ -69,6 +70,7 @@ impl Instance {
         if has_changed {
             lists.base.store(Some(Arc::new(list)));
         }
+        lists.listed_at.fetch_max(requested, Ordering::AcqRel);
         lists.is_current.store(true, Ordering::Release);
         self.tell(has_changed);
         match connection.peer().era() {
