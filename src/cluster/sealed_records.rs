@@ -127,6 +127,7 @@ fn key_of<'a>(place: RecordPlace<'_>, name: &'a str) -> RecordKey<'a> {
     let max_bytes = match place.kind {
         SharedRecordKind::Definitions => MAX_BASELINE_BYTES,
         SharedRecordKind::Lists => MAX_LISTS_BYTES,
+        SharedRecordKind::DisabledServers => MAX_DISABLED_BYTES,
         _ => MAX_RECORD_BYTES,
     };
     RecordKey { collection: collection_of(place.kind), name, max_bytes }
@@ -141,9 +142,12 @@ fn collection_of(kind: SharedRecordKind) -> &'static str {
         SharedRecordKind::Browser => "browsers",
         SharedRecordKind::Definitions => "definitions",
         SharedRecordKind::Lists => "lists",
+        SharedRecordKind::DisabledServers => "disabled",
     }
 }
 
+/// The most bytes of the list of disabled servers.
+const MAX_DISABLED_BYTES: usize = 1 << 20;
 /// The most bytes of the lists of one server.
 const MAX_LISTS_BYTES: usize = 4 << 20;
 /// The most bytes of the accepted definitions of one server.

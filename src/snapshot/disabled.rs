@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,10 @@ use crate::call::ServerName;
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::config::Config;
+use crate::oauth::SharedRecords;
 use crate::text::error_chain;
+
+use super::shared_disabled::SharedDisabled;
 
 /// A disabled server: the operator, and the time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +46,20 @@ impl DisabledServers {
     /// Returns the names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
+    }
+
+    /// Returns true if there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds those of another list. Own entries stay.
+    #[must_use]
+    pub(super) fn with_all(mut self, others: &Self) -> Self {
+        for (name, entry) in &others.0 {
+            self.0.entry(name.clone()).or_insert_with(|| entry.clone());
+        }
+        self
     }
 
     /// Adds a server.
@@ -88,8 +106,10 @@ fn has_server(config: &Config, name: &str) -> bool {
 pub struct DisabledAtStart {
     /// The servers.
     pub servers: DisabledServers,
-    /// The file; `None` without a `state_dir`.
+    /// The file; `None` without a `state_dir`, and if replicas share the servers.
     pub file: Option<DisabledFile>,
+    /// The store that replicas share; `None` if the gateway is alone.
+    pub shared: Option<SharedDisabled>,
 }
 
 impl DisabledAtStart {
@@ -126,7 +146,25 @@ impl DisabledAtStart {
         for name in servers.names() {
             tracing::warn!(server = name, "disabled in an earlier run");
         }
-        Self { servers, file: Some(file) }
+        Self { servers, file: Some(file), shared: None }
+    }
+
+    /// Shares the disabled servers with other replicas. Those of the file are moved to the store; they
+    /// are used alone as long as it cannot be reached.
+    pub async fn sharing(
+        mut self,
+        records: Option<Arc<dyn SharedRecords>>,
+        config: &Config,
+    ) -> Self {
+        let Some(records) = records else { return self };
+        let shared = SharedDisabled::new(records, self.file.take(), self.servers.clone());
+        match shared.edit(|all| all).await {
+            Ok(servers) => self.servers = servers.of_config(config),
+            Err(error) => {
+                tracing::error!("servers may be enabled again: {}", error_chain(&error));
+            }
+        }
+        Self { shared: Some(shared), ..self }
     }
 }
 

@@ -16,6 +16,7 @@ mod endpoint;
 mod losses;
 mod measures;
 mod publish;
+mod shared_disabled;
 mod views;
 
 pub use consequences::{
@@ -31,8 +32,10 @@ pub use losses::{LossFault, ProtectionLoss, find_losses};
 pub use measures::operations::Operations;
 pub use measures::tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};
 pub use publish::{
-    ServerActionError, Snapshots, StartUp, TestedCall, TrialInstance, TrialReport, TrialStep,
+    DisablingError, ServerActionError, Snapshots, StartUp, TestedCall, TrialInstance, TrialReport,
+    TrialStep,
 };
+pub use shared_disabled::{SharedDisabled, SharedDisabledError};
 pub use views::discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
 pub use views::listing::PreparedListing;
 pub use views::view::{Digests, View, ViewKey};

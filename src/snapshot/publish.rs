@@ -28,10 +28,11 @@ use crate::text::{clip, escape_controls};
 use crate::upstream::{self, ServerContext, ServerJournal, SubscriptionHub};
 
 use super::disabled::{DisabledAtStart, DisabledFile};
+use super::shared_disabled::SharedDisabled;
 use super::views::view_cache::ViewBuilder;
 use super::{ReloadPlan, Snapshot, plan};
 
-pub use operations::ServerActionError;
+pub use operations::{DisablingError, ServerActionError};
 pub use trial::{TestedCall, TrialInstance, TrialReport, TrialStep};
 
 use parts::SnapshotParts;
@@ -79,6 +80,8 @@ pub struct Snapshots {
     changed_at: watch::Sender<SystemTime>,
     /// Keeps the disabled servers for the next run.
     disabled_file: Option<DisabledFile>,
+    /// The disabled servers of all replicas; `None` if the gateway is alone.
+    shared_disabled: Option<SharedDisabled>,
     /// True if the disabled servers could not be stored.
     disabled_unsaved: AtomicBool,
     /// Serializes the tests of servers.
@@ -101,7 +104,7 @@ impl Snapshots {
         let events = surroundings.events.clone();
         let registry =
             LimitRegistry::new(Arc::clone(&metrics), events, quotas).sharing(shared_limits);
-        let DisabledAtStart { servers: disabled, file: disabled_file } = disabled;
+        let DisabledAtStart { servers: disabled, file, shared } = disabled;
         let servers = config.servers.iter().filter(|it| disabled.find(&it.name).is_none());
         let servers = servers
             .map(|config| {
@@ -147,7 +150,8 @@ impl Snapshots {
             changes: watch::Sender::new(0),
             loaded_at: watch::Sender::new(now),
             changed_at: watch::Sender::new(now),
-            disabled_file,
+            disabled_file: file,
+            shared_disabled: shared,
             disabled_unsaved: AtomicBool::new(false),
             testing: Mutex::new(()),
             leaving: Mutex::new(JoinSet::new()),
@@ -206,7 +210,7 @@ impl Snapshots {
                     self.publish(SnapshotParts::of).await;
                 }
                 () = self.approved.notified() => self.definitions.read_files_again(),
-                () = self.definitions.comparison_due() => {}
+                () = self.definitions.comparison_due() => self.follow_disabled().await,
             }
         }
     }
@@ -290,6 +294,7 @@ impl Snapshots {
         let _turn = self.operating.lock().await;
         let before = self.current.load_full();
         let disabled = self.edit_disabled(&before, config, |all| all).await;
+        let disabled = disabled.unwrap_or_else(|_| before.disabled.of_config(config));
         let mut servers = HashMap::new();
         for config in config.servers.iter().filter(|it| disabled.find(&it.name).is_none()) {
             let old = before.server(&config.name).map(|member| &member.server);

@@ -58,6 +58,8 @@ pub enum SharedRecordKind {
     Definitions,
     /// The last known lists of a server.
     Lists,
+    /// The servers that operators have disabled. They do not expire.
+    DisabledServers,
 }
 
 /// The kind and the name of a record. The store learns only a digest of the name.

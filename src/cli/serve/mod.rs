@@ -269,10 +269,11 @@ impl Running {
             Some(_) => surroundings,
             None => surroundings.for_one_client(),
         };
-        let definitions = open_definitions(&config, path, records).await?;
+        let definitions = open_definitions(&config, path, records.clone()).await?;
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
-        let (info, disabled) = (own_info(), DisabledAtStart::open(&config, path));
+        let disabled = DisabledAtStart::open(&config, path).sharing(records, &config).await;
         let shared_limits = replicas::share_limits(replica.as_ref(), &quotas);
+        let info = own_info();
         let startup =
             StartUp { config, surroundings, info, definitions, quotas, shared_limits, disabled };
         let snapshots = Snapshots::start(startup);

@@ -12,6 +12,7 @@ use crate::call::ServerName;
 use crate::clock;
 use crate::config::{Config, ServerConfig};
 use crate::snapshot::disabled::{DisabledServer, DisabledServers};
+use crate::snapshot::shared_disabled::SharedDisabledError;
 use crate::text::{clip, error_chain, escape_controls};
 use crate::upstream;
 
@@ -27,6 +28,17 @@ pub enum ServerActionError {
     /// An operator has disabled it.
     #[error("the server is disabled: enable it first (`trunkline enable`)")]
     Disabled,
+}
+
+/// Reasons that a server is not disabled or enabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DisablingError {
+    /// The action is refused.
+    #[error(transparent)]
+    Refused(#[from] ServerActionError),
+    /// The store of the replicas cannot be used.
+    #[error(transparent)]
+    Shared(#[from] SharedDisabledError),
 }
 
 impl Snapshots {
@@ -87,14 +99,14 @@ impl Snapshots {
     /// already keeps its entry.
     ///
     /// # Errors
-    /// [`ServerActionError::Unknown`].
-    pub async fn disable(&self, name: &ServerName, by: &str) -> Result<(), ServerActionError> {
+    /// [`DisablingError`].
+    pub async fn disable(&self, name: &ServerName, by: &str) -> Result<(), DisablingError> {
         let by = escape_controls(clip(by, MAX_OPERATOR_BYTES));
         let at = Timestamp::try_from(clock::wall_now()).unwrap_or(Timestamp::UNIX_EPOCH);
         let (entry, disabled) = (DisabledServer { by, at }, name.clone());
         self.change_disabled(name, move |all| match all.find(&disabled) {
             Some(_) => all,
-            None => all.with(&disabled, entry),
+            None => all.with(&disabled, entry.clone()),
         })
         .await
     }
@@ -102,8 +114,8 @@ impl Snapshots {
     /// Enables a server that was disabled, and starts it. Does not wait until it is ready.
     ///
     /// # Errors
-    /// [`ServerActionError::Unknown`].
-    pub async fn enable(&self, name: &ServerName) -> Result<(), ServerActionError> {
+    /// [`DisablingError`].
+    pub async fn enable(&self, name: &ServerName) -> Result<(), DisablingError> {
         let enabled = name.clone();
         self.change_disabled(name, move |all| all.without(&enabled)).await
     }
@@ -112,12 +124,12 @@ impl Snapshots {
     async fn change_disabled(
         &self,
         name: &ServerName,
-        edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
-    ) -> Result<(), ServerActionError> {
+        edit: impl Fn(DisabledServers) -> DisabledServers + Send + Sync + 'static,
+    ) -> Result<(), DisablingError> {
         let _turn = self.operating.lock().await;
         let before = self.current.load_full();
         find_config(&before, name)?;
-        let disabled = self.edit_disabled(&before, &before.config, edit).await;
+        let disabled = self.edit_disabled(&before, &before.config, edit).await?;
         self.put_disabled(&before, disabled).await;
         Ok(())
     }
@@ -127,8 +139,19 @@ impl Snapshots {
     pub async fn read_disabled(&self) {
         let _turn = self.operating.lock().await;
         let before = self.current.load_full();
-        let disabled = self.edit_disabled(&before, &before.config, |all| all).await;
-        self.put_disabled(&before, disabled).await;
+        // Without the store of the replicas, the last known list stays in force.
+        if let Ok(disabled) = self.edit_disabled(&before, &before.config, |all| all).await {
+            self.put_disabled(&before, disabled).await;
+        }
+    }
+
+    /// Puts the list of the replicas in force, if another one has changed it.
+    pub(super) async fn follow_disabled(&self) {
+        if let Some(shared) = &self.shared_disabled
+            && !shared.is_current().await
+        {
+            self.read_disabled().await;
+        }
     }
 
     /// Stops the servers that a list disables, and starts those that it does not disable any more.
@@ -166,21 +189,30 @@ impl Snapshots {
 
     /// Returns true if disabled servers are still disabled after a restart of the gateway.
     pub fn keeps_disabled(&self) -> bool {
-        self.disabled_file.is_some() && !self.disabled_unsaved.load(Ordering::Relaxed)
+        self.shared_disabled.is_some()
+            || self.disabled_file.is_some() && !self.disabled_unsaved.load(Ordering::Relaxed)
     }
 
     /// Edits the stored list of disabled servers, and returns it without the servers that `config`
     /// does not have. The file loses only those that the configuration in force has and `config` lacks:
     /// another gateway may have read a newer configuration. A file that cannot be written is reported in the log and by
     /// [`Self::keeps_disabled`]: the action takes effect in this run all the same.
+    ///
+    /// # Errors
+    /// [`SharedDisabledError`] if replicas share the list, and the store cannot be used.
     pub(super) async fn edit_disabled(
         &self,
         before: &Snapshot,
         config: &Arc<Config>,
-        edit: impl FnOnce(DisabledServers) -> DisabledServers + Send + 'static,
-    ) -> DisabledServers {
-        let known = DisabledServers::clone(&before.disabled);
-        let edited = self.edit_file(known, &before.config, config, edit).await;
+        edit: impl Fn(DisabledServers) -> DisabledServers + Send + Sync + 'static,
+    ) -> Result<DisabledServers, SharedDisabledError> {
+        let edited = if let Some(shared) = &self.shared_disabled {
+            let edit = |all| edit(all).without_removed(&before.config, config);
+            shared.edit(edit).await?.of_config(config)
+        } else {
+            let known = DisabledServers::clone(&before.disabled);
+            self.edit_file(known, &before.config, config, edit).await
+        };
         for name in config.servers.iter().map(|it| &it.name) {
             match (before.disabled.find(name), edited.find(name)) {
                 (None, Some(_)) => tracing::info!(server = %name, "disabled by an operator"),
@@ -188,7 +220,7 @@ impl Snapshots {
                 _ => {}
             }
         }
-        edited
+        Ok(edited)
     }
 
     async fn edit_file(

@@ -80,7 +80,8 @@ async fn two_gateways_with_one_file_share_their_disabled_servers() {
     let file = || DisabledFile::open(folder.path(), Path::new("gateway.toml")).unwrap();
     let gateway = || {
         let servers_at_start = file().read().unwrap();
-        start_with(&servers, DisabledAtStart { servers: servers_at_start, file: Some(file()) })
+        let (servers_at_start, file) = (servers_at_start, Some(file()));
+        start_with(&servers, DisabledAtStart { servers: servers_at_start, file, shared: None })
     };
     let (one, two) = (gateway(), gateway());
     let [a, b] = ["a", "b"].map(|name| ServerName::new(name).unwrap());

@@ -4,6 +4,7 @@ mod connections;
 mod continuations;
 mod consents;
 mod definitions;
+mod disabled;
 mod envelopes;
 mod event_streams;
 mod failures;

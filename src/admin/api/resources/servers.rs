@@ -12,7 +12,7 @@ use crate::admin::api::problem::{ApiProblem, ProblemCode};
 use crate::admin::api::request::{EndpointAnswer, EndpointRequest, answer};
 use crate::admin::{RefreshRequestError, ServerStatus, StatusSource as _};
 use crate::call::ServerName;
-use crate::snapshot::ServerActionError;
+use crate::snapshot::{DisablingError, ServerActionError, SharedDisabledError};
 
 /// Every server of the configuration.
 #[derive(Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub(crate) async fn disable_server(request: EndpointRequest) -> EndpointAnswer {
     let name = server_name(&request)?;
     let by = request.operator.actor.to_string();
     let disabled = request.report.gateway.snapshots.disable(&name, &by).await;
-    disabled.map_err(|error| action_problem(error, &name))?;
+    disabled.map_err(|error| disabling_problem(error, &name))?;
     show_server(&request)
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn enable_server(request: EndpointRequest) -> EndpointAnswer {
     let name = server_name(&request)?;
     let waits = waits(&request)?;
     let snapshots = &request.report.gateway.snapshots;
-    snapshots.enable(&name).await.map_err(|error| action_problem(error, &name))?;
+    snapshots.enable(&name).await.map_err(|error| disabling_problem(error, &name))?;
     if waits {
         snapshots.settle_server(&name).await;
     }
@@ -80,6 +80,18 @@ fn waits(request: &EndpointRequest) -> Result<bool, ApiProblem> {
         Some("false") => Ok(false),
         Some(other) => {
             Err(ApiProblem::invalid(format!("wait: expected true or false, got {other:?}")))
+        }
+    }
+}
+
+fn disabling_problem(error: DisablingError, name: &ServerName) -> ApiProblem {
+    match error {
+        DisablingError::Refused(refusal) => action_problem(refusal, name),
+        DisablingError::Shared(SharedDisabledError::Sharing(_)) => {
+            ApiProblem::new(ProblemCode::StoreUnavailable, error.to_string())
+        }
+        DisablingError::Shared(SharedDisabledError::Unreadable) => {
+            ApiProblem::new(ProblemCode::Internal, error.to_string())
         }
     }
 }
