@@ -186,11 +186,11 @@ impl McpService {
         let failure = match collected {
             Ok(whole) => {
                 let counted = body.counted();
-                let held = body.hold(whole);
+                let bytes = body.hold(whole);
                 if let Some(counted) = counted {
                     head.extensions.insert(counted);
                 }
-                return Ok(held);
+                return Ok(bytes);
             }
             Err(BodyError::Broken(BudgetedBodyError::Broken) | BodyError::Chatter { .. }) => {
                 return Err(RequestFault::BodyIncomplete.into());
