@@ -13,7 +13,10 @@ use tokio::time::{Instant, Interval, timeout};
 
 use super::lease::{LeaseClock, LeaseStart, LeaseStatus};
 use super::peer_link::PeerTls;
-use super::{ClusterStore, ClusterStoreError, PeerLink, ReplicaId, STORE_TIMEOUT, StoredValue};
+use super::store::ValueFaultLog;
+use super::{
+    ClusterStore, ClusterStoreError, PeerLink, ReplicaId, STORE_TIMEOUT, StoredValue, ValueFault,
+};
 use crate::clock;
 use crate::config::PeerHost;
 use crate::crypto::Sealer;
@@ -32,6 +35,7 @@ pub(super) struct Membership {
     tls: PeerTls,
     counts: ClusterCounts,
     lease: LeaseClock,
+    value_faults: ValueFaultLog,
     table: Mutex<ReplicaTable>,
     /// Held by one renewal at a time.
     renewing: AsyncMutex<()>,
@@ -151,6 +155,7 @@ impl Membership {
         store: Arc<dyn ClusterStore>,
         tls: PeerTls,
     ) -> Self {
+        let value_faults = ValueFaultLog::new(store.place());
         Self {
             id: keys.id,
             advertise,
@@ -160,6 +165,7 @@ impl Membership {
             tls,
             counts: ClusterCounts::default(),
             lease: LeaseClock::default(),
+            value_faults,
             table: Mutex::new(ReplicaTable {
                 skew_faults: FaultLog::holding(MAX_REPLICAS),
                 ..ReplicaTable::default()
@@ -316,7 +322,14 @@ impl Membership {
             let Some(id) = ReplicaId::parse(&value.name).filter(|id| *id != self.id) else {
                 continue;
             };
-            let Some(record) = ReplicaRecord::open(&self.records, value) else { continue };
+            let Some(record) = ReplicaRecord::open(&self.records, value) else {
+                self.value_faults.note(REPLICA_COLLECTION, ValueFault::Unsealed);
+                continue;
+            };
+            if table.is_outdated(id, &record) {
+                self.value_faults.note(REPLICA_COLLECTION, ValueFault::Outdated);
+                continue;
+            }
             let drift = record.drift(value.lease_left, now);
             if drift.unsigned_abs() > CLOCK_SKEW || !record.is_current(now) {
                 table.note_skew(id, &record, drift);
@@ -416,6 +429,12 @@ impl ReplicaTable {
         for replica in self.replicas.values_mut() {
             replica.missed += 1;
         }
+    }
+
+    /// Returns true if the store has restored a record. Two readings at once may differ by a renewal.
+    fn is_outdated(&self, id: ReplicaId, record: &ReplicaRecord) -> bool {
+        let known = self.replicas.get(&id).map(|replica| replica.record.renewals);
+        known.is_some_and(|known| record.renewals.saturating_add(1) < known)
     }
 
     /// Notes a replica whose record is ignored for its time.

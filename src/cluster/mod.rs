@@ -75,7 +75,7 @@ pub use shared_rates::SharedRates;
 pub use store::{
     ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, PermitDemand, PermitGrant,
     PermitStore, QuotaDemand, QuotaGrant, QuotaStore, RecordChange, RecordKey, RecordStore,
-    RecordVersion, RedisStore, SessionStore, SessionWrite, SessionWritten, StoredValue,
+    RecordVersion, RedisStore, SessionStore, SessionWrite, SessionWritten, StoredValue, ValueFault,
 };
 pub use used_items::{SingleUseItem, SpendRefusal, SpentItem, UsedItems};
 

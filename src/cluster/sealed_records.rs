@@ -12,8 +12,8 @@ use data_encoding::HEXLOWER;
 use tokio::time::timeout;
 
 use super::shared_rates::SharedRates;
-use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey};
-use super::{ClusterStoreError, STORE_TIMEOUT};
+use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey, ValueFaultLog};
+use super::{ClusterStoreError, STORE_TIMEOUT, ValueFault};
 use crate::crypto::{Sealer, sha256};
 use crate::oauth::{
     NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
@@ -24,24 +24,32 @@ use crate::oauth::{
 pub(crate) struct SealedRecords {
     rates: Arc<SharedRates>,
     sealer: Sealer,
+    faults: ValueFaultLog,
 }
 
 impl SealedRecords {
     pub(super) fn new(rates: Arc<SharedRates>, sealer: Sealer) -> Self {
-        Self { rates, sealer }
+        let faults = ValueFaultLog::new(rates.store().place());
+        Self { rates, sealer, faults }
     }
 
-    /// Runs an access to the store, and notes a failure.
+    /// Runs an access to a record of this kind, and notes a failure.
     async fn access<T>(
         &self,
+        kind: SharedRecordKind,
         access: impl Future<Output = Result<T, ClusterStoreError>>,
     ) -> Result<T, SharingFault> {
         if self.rates.is_degraded() {
             return Err(SharingFault::Unavailable);
         }
+        let access = async { separate_value_fault(access.await) };
         let reply = timeout(STORE_TIMEOUT, access).await;
-        reply.unwrap_or(Err(ClusterStoreError::Timeout)).map_err(|error| {
+        let reply = reply.unwrap_or(Err(ClusterStoreError::Timeout)).map_err(|error| {
             self.rates.degrade(&error);
+            SharingFault::Unavailable
+        })?;
+        reply.map_err(|fault| {
+            self.faults.note(collection_of(kind), fault);
             SharingFault::Unavailable
         })
     }
@@ -62,15 +70,12 @@ impl SealedRecords {
 impl SharedRecords for SealedRecords {
     async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
         let name = name_of(place);
-        let found = self.access(self.rates.store().read_record(key_of(place, &name))).await?;
+        let reading = self.rates.store().read_record(key_of(place, &name));
+        let found = self.access(place.kind, reading).await?;
         Ok(found.map(|sealed| {
             let value = self.sealer.open(name.as_bytes(), &sealed);
             if value.is_none() {
-                let kind = collection_of(place.kind);
-                tracing::warn!(
-                    "a record of the store ({kind}) was changed, or is sealed with a key that \
-                     `gateway.state_keys` does not have"
-                );
+                self.faults.note(collection_of(place.kind), ValueFault::Unsealed);
             }
             SharedRecord { value: value.unwrap_or_default(), sealed }
         }))
@@ -101,7 +106,7 @@ impl SharedRecords for SealedRecords {
         let change = RecordChange::Write { bytes: &sealed, lifetime: new.lifetime };
         let expected = expected.map(|record| &*record.sealed);
         let writing = self.rates.store().replace_record(key_of(place, &name), expected, change);
-        let is_written = self.access(writing).await?;
+        let is_written = self.access(place.kind, writing).await?;
         Ok(is_written.then_some(SharedRecord { value, sealed }))
     }
 
@@ -112,8 +117,20 @@ impl SharedRecords for SealedRecords {
     ) -> Result<bool, SharingFault> {
         let name = name_of(place);
         let change = RecordChange::Remove;
-        let key = key_of(place, &name);
-        self.access(self.rates.store().replace_record(key, Some(&expected.sealed), change)).await
+        let removing =
+            self.rates.store().replace_record(key_of(place, &name), Some(&expected.sealed), change);
+        self.access(place.kind, removing).await
+    }
+}
+
+/// Separates a wrong value from a failure of the store, which may have other records.
+fn separate_value_fault<T>(
+    reply: Result<T, ClusterStoreError>,
+) -> Result<Result<T, ValueFault>, ClusterStoreError> {
+    match reply {
+        Ok(reply) => Ok(Ok(reply)),
+        Err(ClusterStoreError::Value(fault)) => Ok(Err(fault)),
+        Err(error) => Err(error),
     }
 }
 

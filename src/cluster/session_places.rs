@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::session_records::{
     ClaimOutcome, ClaimedSession, FoundSession, SessionKey, SessionRecords,
 };
-use super::{Cluster, ClusterStoreError, LeaseStatus, PeerLink, ReplicaId};
+use super::{Cluster, ClusterStoreError, LeaseStatus, PeerLink, ReplicaId, ValueFault};
 use crate::clock;
 use crate::config::DegradeChoice;
 
@@ -275,6 +275,7 @@ impl Cluster {
                 return self.find_unrecorded(key, unreached, asked).await;
             };
             if !self.places.note_owner(key.id, &found) {
+                self.session_records.note_value(ValueFault::Outdated);
                 return Err(ClusterStoreError::Reply);
             }
             if let Some(link) = self.link_to(found.owner(), unreached) {

@@ -22,8 +22,8 @@ use crate::support::{Client, Gateway, Issuer, Upstream, client_table, poll_for, 
 const KEY: &str = "key-of-ci";
 const ENDED_KEY: &str = "key-of-old";
 
-/// Captures the warnings about refused logins, and about refused requests between replicas, of all
-/// gateways in this process, from now on.
+/// Captures the warnings about refused logins, about refused requests between replicas, and about the store
+/// of replicas, of all gateways in this process, from now on.
 pub fn warnings() -> &'static NamedTempFile {
     static LOG: OnceLock<NamedTempFile> = OnceLock::new();
     LOG.get_or_init(|| {
@@ -31,10 +31,12 @@ pub fn warnings() -> &'static NamedTempFile {
         let writer = Arc::new(log.reopen().unwrap());
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
         let logins = "trunkline::pipeline::stores::refused_logins";
-        let replicas = "trunkline::downstream::forwarding";
+        let (replicas, store) = ("trunkline::downstream::forwarding", "trunkline::cluster");
         let only = Targets::new()
             .with_target(logins, LevelFilter::WARN)
-            .with_target(replicas, LevelFilter::WARN);
+            .with_target(replicas, LevelFilter::WARN)
+            .with_target(store, LevelFilter::WARN)
+            .with_target("trunkline::listener", LevelFilter::WARN);
         tracing_subscriber::registry().with(layer.with_filter(only)).init();
         log
     })

@@ -2,6 +2,7 @@
 
 use super::super::MemoryStore;
 use super::*;
+use crate::captured_log::CapturedLog;
 
 fn member(number: u8, key: &str, store: &Arc<MemoryStore>) -> Membership {
     let records = Sealer::new(b"test", [key.as_bytes()]).unwrap();
@@ -66,6 +67,32 @@ async fn an_old_record_and_that_of_another_name_are_ignored() {
     assert_eq!(known(&one), ["127.0.0.1:7002", "127.0.0.1:7009"]);
     let ids: Vec<_> = one.view().replicas.iter().map(|replica| replica.id).collect();
     assert_eq!(ids, [ReplicaId::new([2; 8]), ReplicaId::new([6; 8])]);
+}
+
+#[tokio::test]
+async fn a_lease_that_the_store_has_restored_is_refused_and_logged() {
+    let log = CapturedLog::start();
+    let store = Arc::new(MemoryStore::default());
+    let [one, two] = [1, 2].map(|number| member(number, "shared", &store));
+    two.renew(String::new()).await;
+    let old = store.list(REPLICA_COLLECTION, 9).await.unwrap().remove(0);
+    for _ in 0..2 {
+        two.renew(String::new()).await;
+    }
+    one.renew(String::new()).await;
+    let renewed = one.view().replicas[0].renewed_at;
+    for reading in 0..=MAX_MISSED {
+        assert_eq!(known(&one).len(), 1, "reading {reading}");
+        store.put(REPLICA_COLLECTION, &old.name, old.bytes.clone(), LEASE_TIME).await.unwrap();
+        one.renew(String::new()).await;
+        assert!(one.view().replicas.iter().all(|replica| replica.renewed_at == renewed));
+    }
+    // It does not prolong the lease of a replica that is gone.
+    assert!(known(&one).is_empty());
+    let lines = log.text();
+    let refused: Vec<_> = lines.lines().filter(|line| line.contains("is refused")).collect();
+    assert_eq!(refused.len(), 1, "{lines}");
+    assert!(refused[0].contains("(replicas) is refused: it is older than"), "{lines}");
 }
 
 #[tokio::test]

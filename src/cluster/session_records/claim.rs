@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::record::{RecordPlace, SessionKey, SessionRecord};
 use super::{HeldRecord, SessionRecords};
 use crate::cluster::store::{RecordVersion, SessionWrite, SessionWritten, session_key, version_of};
-use crate::cluster::{ClusterStoreError, ReplicaId, STORE_TIMEOUT};
+use crate::cluster::{ClusterStoreError, ReplicaId, STORE_TIMEOUT, ValueFault};
 
 /// A session in the store.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl FoundSession {
 }
 
 impl SessionRecords {
-    /// Reads the record of a session; `None` if it has ended, or if the record is not its own.
+    /// Reads the record of a session; `None` if it has ended, or if the record is refused.
     ///
     /// # Errors
     /// [`ClusterStoreError`].
@@ -66,10 +66,17 @@ impl SessionRecords {
         let has_ended_here = self.table().removed.contains_key(&place.name);
         let reading = timeout(STORE_TIMEOUT, self.store.read_record(session_key(&place.name)));
         let sealed = reading.await.unwrap_or(Err(ClusterStoreError::Timeout));
+        if let Err(ClusterStoreError::Value(fault)) = sealed {
+            self.note_value(fault);
+            return Ok(None);
+        }
         let Some(sealed) = sealed.inspect_err(|error| self.note_fault(error))? else {
             return Ok(None);
         };
         let record = SessionRecord::open(&self.sealer, &place, &sealed);
+        if record.is_none() {
+            self.note_value(ValueFault::Unsealed);
+        }
         let version = version_of(&sealed);
         // A record that this replica is about to remove. One of another owner stays: that has revived the
         // session while this replica had no lease.

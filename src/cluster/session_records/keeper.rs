@@ -10,7 +10,7 @@ use super::record::{RecordPlace, SessionRecord};
 use super::{HeldRecord, RemovedRecord, SessionRecords};
 use crate::clock;
 use crate::cluster::store::{RecordVersion, SessionWrite, SessionWritten, session_key, version_of};
-use crate::cluster::{ClusterStoreError, STORE_TIMEOUT};
+use crate::cluster::{ClusterStoreError, STORE_TIMEOUT, ValueFault};
 use crate::telemetry::metrics::RevivalResult;
 use crate::text::error_chain;
 
@@ -200,8 +200,7 @@ impl SessionRecords {
         let PendingWrite { place, .. } = pending;
         let mut own = None;
         if outcome == SessionWritten::Changed {
-            let reading = timeout(STORE_TIMEOUT, self.store.read_record(session_key(&place.name)));
-            let sealed = reading.await.unwrap_or(Err(ClusterStoreError::Timeout))?;
+            let sealed = self.read_own(&place).await?;
             own = sealed.filter(|sealed| self.owns(&place, sealed)).as_deref().and_then(version_of);
         }
         let mut table = self.table();
@@ -233,22 +232,46 @@ impl SessionRecords {
     async fn reconcile(&self, id: &Arc<str>) -> Result<(), ClusterStoreError> {
         let held = self.table().held.get(id).map(|held| (held.place.clone(), held.generation));
         let Some((place, generation)) = held else { return Ok(()) };
-        let reading = timeout(STORE_TIMEOUT, self.store.read_record(session_key(&place.name)));
-        let sealed = reading.await.unwrap_or(Err(ClusterStoreError::Timeout))?;
-        let version = sealed.as_deref().and_then(version_of);
-        if self.is_moved(&place, generation, sealed.as_deref()) {
+        let Some(sealed) = self.read_own(&place).await? else {
+            self.rewrite_over(id, None);
+            return Ok(());
+        };
+        if self.is_moved(&place, generation, &sealed) {
             self.lose(id);
-        } else {
-            self.rewrite_over(id, version);
+        } else if let Some(version) = version_of(&sealed) {
+            self.rewrite_over(id, Some(version));
         }
+        // A value without a version cannot be written over: the session stays here, and has no record.
         Ok(())
     }
 
-    /// Returns true if a record shows another owner. An earlier generation is an old record that the
-    /// store has restored.
-    fn is_moved(&self, place: &RecordPlace, generation: u64, sealed: Option<&[u8]>) -> bool {
-        let record = sealed.and_then(|sealed| SessionRecord::open(&self.sealer, place, sealed));
-        record.is_some_and(|record| record.owner != self.own && record.generation >= generation)
+    /// Reads the record of an own session. One whose bytes are refused is empty.
+    async fn read_own(&self, place: &RecordPlace) -> Result<Option<Vec<u8>>, ClusterStoreError> {
+        let reading = timeout(STORE_TIMEOUT, self.store.read_record(session_key(&place.name)));
+        match reading.await.unwrap_or(Err(ClusterStoreError::Timeout)) {
+            Err(ClusterStoreError::Value(fault)) => {
+                self.note_value(fault);
+                Ok(Some(Vec::new()))
+            }
+            read => read,
+        }
+    }
+
+    /// Returns true if a record shows another owner. A record that is refused does not: one that is not
+    /// sealed for the session, and one of an earlier generation, which the store has restored.
+    fn is_moved(&self, place: &RecordPlace, generation: u64, sealed: &[u8]) -> bool {
+        match SessionRecord::open(&self.sealer, place, sealed) {
+            Some(record) if record.generation < generation => {
+                self.note_value(ValueFault::Outdated);
+                false
+            }
+            Some(record) => record.owner != self.own,
+            None if sealed.is_empty() => false,
+            None => {
+                self.note_value(ValueFault::Unsealed);
+                false
+            }
+        }
     }
 
     /// Ends a session that another replica owns. It ends before its record is forgotten: in between, it

@@ -17,8 +17,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use super::store::{RecordVersion, SessionWrite};
-use super::{ClusterStore, ReplicaId};
+use super::store::{RecordVersion, SessionWrite, ValueFaultLog};
+use super::{ClusterStore, ReplicaId, ValueFault};
 use crate::crypto::Sealer;
 use crate::telemetry::log::FaultLog;
 use crate::telemetry::metrics::ClusterCounts;
@@ -48,6 +48,7 @@ pub struct SessionRecords {
     store: Arc<dyn ClusterStore>,
     counts: ClusterCounts,
     faults: Mutex<FaultLog>,
+    value_faults: ValueFaultLog,
     sessions: Mutex<Option<Weak<dyn RecordedSessions>>>,
     table: Mutex<RecordTable>,
     /// Wakes the task that writes.
@@ -106,12 +107,14 @@ impl std::fmt::Debug for SessionRecords {
 impl SessionRecords {
     pub(super) fn new(parts: SessionRecordParts) -> Self {
         let SessionRecordParts { own, sealer, store, counts } = parts;
+        let value_faults = ValueFaultLog::new(store.place());
         Self {
             own,
             sealer,
             store,
             counts,
             faults: Mutex::default(),
+            value_faults,
             sessions: Mutex::default(),
             table: Mutex::default(),
             wake: Notify::new(),
@@ -181,6 +184,11 @@ impl SessionRecords {
         }
     }
 
+    /// Warns of a record that is refused.
+    pub(super) fn note_value(&self, fault: ValueFault) {
+        self.value_faults.note(SESSION_KIND, fault);
+    }
+
     fn sessions(&self) -> Option<Arc<dyn RecordedSessions>> {
         self.sessions.lock().as_ref().and_then(Weak::upgrade)
     }
@@ -229,6 +237,8 @@ impl RecordTable {
     }
 }
 
+/// Kind of the records, in lines about refused ones.
+const SESSION_KIND: &str = "sessions";
 /// The generation of a session at the replica that opened it.
 const FIRST_GENERATION: u64 = 1;
 /// The shortest lifetime of a record: the lease of a lost owner is over sooner.

@@ -12,6 +12,7 @@ mod quotas;
 mod records;
 mod redis;
 mod sessions;
+mod value_faults;
 
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub use self::records::{MAX_RECORD_BYTES, RecordChange, RecordKey, RecordStore, 
 pub use self::redis::RedisStore;
 pub(super) use self::sessions::{MAX_SESSION_RECORD, session_key};
 pub use self::sessions::{SessionStore, SessionWrite, SessionWritten};
+pub use self::value_faults::ValueFault;
+pub(super) use self::value_faults::ValueFaultLog;
 
 /// A value of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub enum ClusterStoreError {
     /// The server's error, or that of the connection.
     #[error("it failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A value is none that a replica has written.
+    #[error("it sent a value that is refused")]
+    Value(#[source] ValueFault),
     /// The reply is none that the command has.
     #[error("it sent an impossible reply")]
     Reply,

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Pipeline;
 
-use super::ClusterStoreError;
 use super::memory::MemoryStore;
 use super::redis::RedisStore;
+use super::{ClusterStoreError, ValueFault};
 use crate::clock;
 use crate::crypto::NONCE_LEN;
 
@@ -56,7 +56,7 @@ pub trait RecordStore: Send + Sync {
     /// Returns the value of a record; `None` if there is none.
     ///
     /// # Errors
-    /// [`ClusterStoreError::Reply`] for a value above [`RecordKey::max_bytes`].
+    /// [`ClusterStoreError::Value`] for a value above [`RecordKey::max_bytes`], and one of another type.
     async fn read_record(&self, key: RecordKey<'_>) -> Result<Option<Vec<u8>>, ClusterStoreError>;
 
     /// Returns the version of a sealed record; `None` if there is none.
@@ -88,7 +88,7 @@ impl RecordStore for RedisStore {
         match bytes.len() {
             0 => Ok(None),
             length if length <= key.max_bytes => Ok(Some(bytes)),
-            _ => Err(ClusterStoreError::Reply),
+            _ => Err(ClusterStoreError::Value(ValueFault::TooLong)),
         }
     }
 

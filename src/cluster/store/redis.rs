@@ -14,7 +14,9 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult};
 use super::connection::StoreConnection;
 use super::records::{RecordChange, RecordKey, RecordStore};
 use super::sessions::SESSION_COLLECTION;
-use super::{ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue};
+use super::{
+    ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue, ValueFault, ValueFaultLog,
+};
 use crate::cluster::membership::REPLICA_COLLECTION;
 use crate::config::{StoreKind, StoreUrl};
 use crate::crypto::random_bytes;
@@ -24,6 +26,7 @@ pub struct RedisStore {
     connection: StoreConnection,
     place: String,
     is_cluster: bool,
+    faults: ValueFaultLog,
 }
 
 impl RedisStore {
@@ -35,7 +38,9 @@ impl RedisStore {
         let unusable = |error: RedisError| ClusterStoreError::Url(Box::new(error));
         let connection = StoreConnection::new(url).map_err(unusable)?;
         let is_cluster = matches!(url.kind(), StoreKind::Cluster);
-        Ok(Self { connection, place: url.place(), is_cluster })
+        let place = url.place();
+        let faults = ValueFaultLog::new(place.clone());
+        Ok(Self { connection, place, is_cluster, faults })
     }
 
     /// Writes a value, reads it and removes it, as a replica does.
@@ -118,8 +123,8 @@ impl ClusterStore for RedisStore {
                     let lease_left = Duration::from_millis(lease_left.try_into().unwrap_or(0));
                     stored.push(StoredValue { name, bytes, lease_left });
                 }
-                // Too long, or a value of another kind than bytes.
-                Some(_) | None => {}
+                Some(_) => self.faults.note(collection, ValueFault::TooLong),
+                None => self.faults.note(collection, ValueFault::OtherType),
             }
         }
         if !useless.is_empty() {
@@ -169,13 +174,7 @@ impl RedisStore {
         &self,
         commands: &Pipeline,
     ) -> Result<T, ClusterStoreError> {
-        self.connection.query(commands).await.map_err(|error: RedisError| {
-            if error.is_timeout() {
-                ClusterStoreError::Timeout
-            } else {
-                ClusterStoreError::Failed(Box::new(error))
-            }
-        })
+        self.connection.query(commands).await.map_err(read_error)
     }
 }
 
@@ -186,11 +185,27 @@ fn read_name(member: &[u8]) -> Option<String> {
     std::str::from_utf8(member).ok().filter(|_| is_name).map(str::to_owned)
 }
 
+/// Returns the reason that commands failed.
+fn read_error(error: RedisError) -> ClusterStoreError {
+    if error.is_timeout() {
+        return ClusterStoreError::Timeout;
+    }
+    // A request with several commands has an error for each.
+    let errors = error.clone().into_server_errors().unwrap_or_default();
+    let has_other_type = errors.iter().any(|(_, error)| error.code() == OTHER_TYPE_CODE);
+    if has_other_type || error.code() == Some(OTHER_TYPE_CODE) {
+        return ClusterStoreError::Value(ValueFault::OtherType);
+    }
+    ClusterStoreError::Failed(Box::new(error))
+}
+
 /// Returns a reply of the expected type.
-fn read_reply<T: FromRedisValue>(reply: &RedisResult<redis::Value>) -> Option<T> {
+pub(super) fn read_reply<T: FromRedisValue>(reply: &RedisResult<redis::Value>) -> Option<T> {
     T::from_redis_value_ref(reply.as_ref().ok()?).ok()
 }
 
+/// The code of the error for a value of another type than the command expects.
+const OTHER_TYPE_CODE: &str = "WRONGTYPE";
 /// The prefix of all keys.
 pub(super) const KEY_PREFIX: &str = "trunkline";
 /// The most bytes of a name.

@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::Pipeline;
+use redis::{Pipeline, RedisResult};
 
 use super::memory::MemoryStore;
 use super::records::{
     LAST_VERSION_BYTE, RecordKey, RecordStore, RecordVersion, StoredRecord, version_of,
 };
-use super::redis::RedisStore;
+use super::redis::{RedisStore, read_reply};
 use super::{ClusterStoreError, MAX_RECORD_BYTES};
 use crate::clock;
 use crate::cluster::membership::REPLICA_COLLECTION;
@@ -110,15 +110,18 @@ impl SessionStore for RedisStore {
     ) -> Result<Vec<Option<RecordVersion>>, ClusterStoreError> {
         let lifetime = i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX).max(1);
         let mut commands = Pipeline::new();
+        // A value of another type has no version, and does not concern the other records.
+        commands.ignore_errors();
         for name in names {
             let key = self.record_key(SESSION_COLLECTION, name);
             commands.getrange(&key, 0, LAST_VERSION_BYTE).pexpire(&key, lifetime).ignore();
         }
-        let versions: Vec<Vec<u8>> = self.run(&commands).await?;
+        let versions: Vec<RedisResult<redis::Value>> = self.run(&commands).await?;
         if versions.len() != names.len() {
             return Err(ClusterStoreError::Reply);
         }
-        Ok(versions.iter().map(|version| version_of(version)).collect())
+        let read = |version| read_reply::<Vec<u8>>(version).as_deref().and_then(version_of);
+        Ok(versions.iter().map(read).collect())
     }
 }
 

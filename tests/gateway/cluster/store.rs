@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline::cluster::{
     ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, RecordChange, RecordKey,
-    RecordStore as _, RedisStore, SessionWrite, SessionWritten,
+    RecordStore as _, RedisStore, SessionWrite, SessionWritten, ValueFault,
 };
 use trunkline::config::StoreUrl;
 
@@ -66,7 +66,8 @@ async fn a_record_is_replaced_only_over_the_expected_value() {
     // Another program has written a value that is too long.
     let longer = vec![1; MAX_RECORD_BYTES + 1];
     assert!(store.replace_record(KEY, None, write(&longer, None)).await.unwrap());
-    assert!(matches!(store.read_record(KEY).await, Err(ClusterStoreError::Reply)));
+    let fault = store.read_record(KEY).await;
+    assert!(matches!(fault, Err(ClusterStoreError::Value(ValueFault::TooLong))));
     // A key with another limit.
     let large = RecordKey { max_bytes: MAX_RECORD_BYTES + 1, ..KEY };
     assert_eq!(store.read_record(large).await.unwrap().unwrap(), longer);

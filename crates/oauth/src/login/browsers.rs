@@ -44,8 +44,14 @@ impl StoredBrowser {
         Duration::from_secs(self.until).saturating_sub(clock::unix_now())
     }
 
+    /// Restores a browser; `None` if its time is over. The store removes records; this refuses old ones
+    /// that a store returns all the same.
     fn revive(self, id: BrowserId) -> Option<KnownBrowser> {
-        let until = clock::now() + self.left();
+        let left = self.left();
+        if left.is_zero() {
+            return None;
+        }
+        let until = clock::now() + left;
         let owner = match &self.owner {
             Some([kind, name]) => Some(GrantOwner::of_parts([kind, name])?),
             None => None,

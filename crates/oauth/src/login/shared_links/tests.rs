@@ -178,3 +178,29 @@ async fn nothing_is_issued_or_accepted_without_the_store() {
     advance(Duration::from_secs(1)).await;
     assert!(b.book.take_login(&state).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_link_and_a_browser_that_the_store_returns_after_their_time_are_unknown() {
+    let (records, [a, b]) = replicas();
+    let ticket = a.issue().await.unwrap();
+    let visit = BrowserVisit { link_owner: &GrantOwner::Gateway, address: [192, 0, 2, 1].into() };
+    let new = a.book.meet_browser(None, visit).await.unwrap();
+    let browser = new.browser.id.to_text();
+    for (until, is_known) in [(clock::unix_now().as_secs() + 60, true), (1, false)] {
+        for (kind, name) in
+            [(SharedRecordKind::Browser, &*browser), (SharedRecordKind::Link, &*ticket)]
+        {
+            let place = place_of(kind, name);
+            let before = records.read(place).await.unwrap().unwrap();
+            let mut stored: serde_json::Value = serde_json::from_slice(&before.value).unwrap();
+            stored["until"] = until.into();
+            let value = stored.to_string();
+            let changed = NewRecord { value: value.as_bytes(), lifetime: None };
+            records.write(place, Some(&before), changed).await.unwrap().expect("written");
+        }
+        let found = b.book.find_browser(&new.cookie).await.unwrap();
+        assert_eq!(found.is_some(), is_known, "{until}");
+        b.book.tickets.remove(&ticket);
+        assert_eq!(b.book.read_ticket(&ticket, None).await.is_ok(), is_known, "{until}");
+    }
+}
