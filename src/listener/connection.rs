@@ -34,7 +34,7 @@ use super::{
     edge::Edge,
     request_body::{LeftBody, RequestBody},
     socket::ListenerContext,
-    tls::{ALPN_H2, refused_certificate},
+    tls::{ALPN_H2, RefusedConnection, refused_handshake},
     unread::{StreamTasks, UnreadBounds, UnreadShare},
     woken::PollWhenWoken,
 };
@@ -66,12 +66,16 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// Returns the reason that a client was refused for its certificate, or because it has none;
-    /// `None` for any other end.
-    pub(super) fn refused_certificate(&self) -> Option<String> {
+    /// Returns the reason that the connection was refused before its first request; `None` for any other
+    /// end, such as that of a probe that only connects.
+    pub(super) fn refusal(&self) -> Option<RefusedConnection> {
         match self {
-            Self::Certificate(error) => Some(error.to_string()),
-            Self::Handshake(error) => refused_certificate(error),
+            Self::Certificate(error) => {
+                Some(RefusedConnection::WrongCertificate(error.to_string()))
+            }
+            Self::Handshake(error) => refused_handshake(error),
+            Self::Unused => Some(RefusedConnection::Silent),
+            Self::Garbled(fault) if fault.is_parse() => Some(RefusedConnection::Garbled),
             _ => None,
         }
     }

@@ -79,6 +79,7 @@ where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
     let (live, trust) = (settings.clone(), Arc::new(ReplicaTrust::default()));
+    let gate = Arc::clone(&mcp);
     let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
         if !trust.accepts(&live.current(), request.extensions().get()) {
             let refused = mcp.refuse_replica(request.uri(), peer);
@@ -95,7 +96,10 @@ where
         .layer(RefuseLayer::new(move |request: &mut Request<B>| {
             let bounded = bound_head(request, &settings.current().limits);
             let checked = bounded.and_then(|()| refuse_ambiguous_framing(request));
-            checked.map_err(|refusal| answer_refused(peer, json_rpc_refusal, &refusal).into())
+            checked.map_err(|refusal| {
+                gate.refuse_peer_head(peer, request.uri(), &refusal.to_string());
+                answer_refused(peer, json_rpc_refusal, &refusal).into()
+            })
         }))
         .service(service)
 }

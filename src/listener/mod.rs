@@ -54,11 +54,11 @@ pub use self::{
     port_holder::PortHolder,
     private_socket::{LocalUser, PrivateSocket, PrivateSocketError, is_trusted_user},
     request_body::RequestBody,
-    socket::{CertificateRefusals, Counts, Drained, ListenError, Listener},
+    socket::{Counts, Drained, ListenError, Listener},
     tls::{
         AuthorityReport, CertificateFault, Certificates, ChainJudgement, ChainSurroundings,
-        PemCertificate, TlsError, TlsFiles, are_swapped, inspect_authorities, inspect_chain,
-        read_certificates, utc_date,
+        ConnectionRefusals, PemCertificate, RefusedConnection, TlsError, TlsFiles, are_swapped,
+        inspect_authorities, inspect_chain, read_certificates, utc_date,
     },
     workers::Workers,
 };

@@ -1,10 +1,9 @@
 //! The bound socket, and the loop that accepts from it.
 
 use std::{
-    fmt,
     future::pending,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::pin,
     sync::{
         Arc,
@@ -34,6 +33,7 @@ use super::{
     edge::Edge,
     port_holder::PortHolder,
     request_body::RequestBody,
+    tls::ConnectionRefusals,
     tune::tune,
     workers::{WorkerSlot, Workers},
 };
@@ -69,33 +69,7 @@ pub struct Listener {
     addr: SocketAddr,
     counts: Arc<Counts>,
     workers: Option<Arc<Workers>>,
-    certificate_refusals: CertificateRefusals,
-}
-
-/// Receives the reasons for which connections were refused for their certificate.
-#[derive(Clone)]
-pub struct CertificateRefusals(Arc<RefusalReceiver>);
-
-/// Receives the address of a client, and a reason.
-type RefusalReceiver = dyn Fn(IpAddr, &str) + Send + Sync;
-
-impl CertificateRefusals {
-    /// Calls `receive` with the address of each such client, and the reason.
-    pub fn new(receive: impl Fn(IpAddr, &str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(receive))
-    }
-}
-
-impl Default for CertificateRefusals {
-    fn default() -> Self {
-        Self::new(|_, _| {})
-    }
-}
-
-impl fmt::Debug for CertificateRefusals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CertificateRefusals").finish_non_exhaustive()
-    }
+    refusals: ConnectionRefusals,
 }
 
 /// Result of a drain.
@@ -133,7 +107,7 @@ impl Listener {
             addr,
             counts: Arc::default(),
             workers: None,
-            certificate_refusals: CertificateRefusals::default(),
+            refusals: ConnectionRefusals::default(),
         })
     }
 
@@ -151,10 +125,10 @@ impl Listener {
         self
     }
 
-    /// Reports connections that are refused for their certificate.
+    /// Reports connections that are refused before their first request.
     #[must_use]
-    pub fn report_certificates(self, certificate_refusals: CertificateRefusals) -> Self {
-        Self { certificate_refusals, ..self }
+    pub fn report_refusals(self, refusals: ConnectionRefusals) -> Self {
+        Self { refusals, ..self }
     }
 
     /// Returns the bound address, with its port.
@@ -222,7 +196,8 @@ struct Door {
     addr: SocketAddr,
     counts: Arc<Counts>,
     workers: Option<Arc<Workers>>,
-    certificate_refusals: CertificateRefusals,
+    /// Receives the connections that are refused before their first request.
+    reports: ConnectionRefusals,
     /// The connections of each address.
     addresses: Arc<SharedAmount>,
     /// Limits the connections that are being refused.
@@ -235,13 +210,13 @@ struct Door {
 impl Door {
     fn new(listener: Listener) -> Self {
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
-        let Listener { socket, addr, counts, workers, certificate_refusals } = listener;
+        let Listener { socket, addr, counts, workers, refusals: reports } = listener;
         Self {
             socket: Some(socket),
             addr,
             counts,
             workers,
-            certificate_refusals,
+            reports,
             addresses: Arc::default(),
             refusals,
             pause: Backoff::new(MIN_ACCEPT_PAUSE, MAX_ACCEPT_PAUSE),
@@ -295,7 +270,7 @@ impl Door {
         let local = socket.local_addr().unwrap_or(self.addr);
         let peer = PeerAddress { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
-        let refusals = self.certificate_refusals.clone();
+        let reports = self.reports.clone();
         let place = self.workers.as_ref().and_then(|workers| workers.place());
         let runtime = place.as_ref().map(|place| place.runtime.clone());
         let served = async move {
@@ -305,8 +280,8 @@ impl Door {
             };
             if let Err(fault) = served {
                 slot.note(&fault);
-                if let Some(reason) = fault.refused_certificate() {
-                    (refusals.0)(addr.ip(), &reason);
+                if let Some(refused) = fault.refusal() {
+                    reports.report(peer, &refused);
                 }
                 let fault = &fault as &dyn std::error::Error;
                 tracing::debug!(client = %addr, fault, "connection ended early");

@@ -304,7 +304,7 @@ impl Running {
         let operators = LiveSettings::new(settings.operators);
         let refusals = operator_doors::report_refusals(&gateway);
         let client_listener = socket
-            .map(|socket| socket.on(Arc::clone(&workers)).report_certificates(refusals))
+            .map(|socket| socket.on(Arc::clone(&workers)).report_refusals(refusals))
             .map(|socket| socket.count_in(gateway.metrics.open_connections().clone()))
             .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&mcp), draining));
         let command_listener = command_socket.map(|socket| {
@@ -312,7 +312,7 @@ impl Running {
         });
         let admin_listener = admin_socket.map(|socket| {
             let report = Arc::clone(&report);
-            let socket = socket.report_certificates(operator_doors::report_refusals(&gateway));
+            let socket = socket.report_refusals(operator_doors::report_refusals(&gateway));
             operator_doors::serve_operators(socket, operators.clone(), report, admin_draining)
         });
         tokio::spawn(warm_up());

@@ -13,7 +13,7 @@ use crate::admin::{AdminEntrance, StatusReport, answer_operator, refuse_admissio
 use crate::call::{Drain, PeerAddress};
 use crate::config::Config;
 use crate::listener::{
-    CertificateRefusals, Guard, Listener, LiveSettings, LocalPages, LocalUser, PrivateSocket,
+    ConnectionRefusals, Guard, Listener, LiveSettings, LocalPages, LocalUser, PrivateSocket,
     PrivateSocketError, Settings, edge,
 };
 use crate::pipeline::Gateway;
@@ -81,9 +81,13 @@ async fn await_socket(path: &Path, draining: &Drain) -> Option<PrivateSocket> {
 }
 
 /// Counts and logs the connections that listeners refuse for their certificate.
-pub(super) fn report_refusals(gateway: &Arc<Gateway>) -> CertificateRefusals {
+pub(super) fn report_refusals(gateway: &Arc<Gateway>) -> ConnectionRefusals {
     let gateway = Arc::clone(gateway);
-    CertificateRefusals::new(move |address, reason| gateway.refuse_certificate(address, reason))
+    ConnectionRefusals::new(move |peer, refused| {
+        if let Some(reason) = refused.certificate_reason() {
+            gateway.refuse_certificate(peer.addr.ip(), &reason);
+        }
+    })
 }
 
 /// Serves the admin listener until the drain is over.

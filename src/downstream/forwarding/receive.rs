@@ -77,6 +77,34 @@ impl McpService {
         self.refuse_forwarded(&refused, uri, replica)
     }
 
+    /// Logs and records a connection that the listener for replicas refuses before its first request.
+    pub fn refuse_peer_connection(&self, peer: PeerAddress, reason: &str) {
+        let address = peer.addr.ip();
+        let text = format!("a connection from {address} to cluster.listen is refused: {reason}");
+        self.warn_of_peer(&format!("{address} {reason}"), &text);
+        self.audit_entry(None, peer, "", &RequestFault::NotForwarded.into());
+    }
+
+    /// Logs and records a request that the listener for replicas refuses for its head.
+    pub fn refuse_peer_head(&self, peer: PeerAddress, uri: &Uri, reason: &str) {
+        if let Some(cluster) = &self.cluster {
+            cluster.count_refused();
+        }
+        let address = peer.addr.ip();
+        let text = format!("a request from {address} to cluster.listen is refused: {reason}");
+        // The reason has sizes, which differ.
+        self.warn_of_peer(&format!("{address} head"), &text);
+        let profile = profile_of(uri.path()).unwrap_or_default();
+        self.audit_entry(None, peer, profile, &RequestFault::NotForwarded.into());
+    }
+
+    /// Warns of a refusal at the listener for replicas, once a minute for each subject.
+    fn warn_of_peer(&self, subject: &str, text: &str) {
+        if let Some(line) = self.peer_faults.note_about(subject, text) {
+            tracing::warn!("{line}");
+        }
+    }
+
     fn refuse_forwarded(
         &self,
         refused: &RefusedForwarding,
@@ -104,10 +132,7 @@ impl McpService {
             None => (replica, replica.to_string()),
         };
         let text = format!("a request from {sender} to cluster.listen is refused: {fault}");
-        let subject = format!("{address} {fault:?}");
-        if let Some(line) = self.peer_faults.note_about(&subject, &text) {
-            tracing::warn!("{line}");
-        }
+        self.warn_of_peer(&format!("{address} {fault:?}"), &text);
     }
 
     /// Authenticates the client of a forwarded request again, and answers it.

@@ -27,7 +27,8 @@ pub use inspect::{
     AuthorityReport, CertificateFault, ChainJudgement, ChainSurroundings, inspect_authorities,
     inspect_chain, utc_date,
 };
-pub(super) use refused::refused_certificate;
+pub(super) use refused::refused_handshake;
+pub use refused::{ConnectionRefusals, RefusedConnection};
 
 /// Paths of the certificate chain and its private key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]

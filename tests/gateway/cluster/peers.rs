@@ -17,7 +17,7 @@ use crate::support::gateway::{Builder, key_digest};
 use crate::support::{Client, Gateway, Step, Upstream, client_table};
 
 /// Writes the certificates of replicas into a folder.
-fn peer_certificates(folder: &Path) -> ClientCa {
+pub fn peer_certificates(folder: &Path) -> ClientCa {
     let ca = ClientCa::new();
     std::fs::write(folder.join("peer-ca.pem"), ca.0.pem()).unwrap();
     write_peer(folder, &ca, &|_| {});
@@ -105,7 +105,7 @@ fn secured_replica(folder: &Path, upstream: &Upstream, store: &str, clients: &st
     replica_at(builder, store, free_port(), &peer_files(folder))
 }
 
-fn peer_files(folder: &Path) -> String {
+pub fn peer_files(folder: &Path) -> String {
     let place = folder.display();
     format!("cert = '{place}/peer.pem'\nkey = '{place}/peer.key'\nca = '{place}/peer-ca.pem'\n")
 }

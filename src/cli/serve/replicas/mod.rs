@@ -10,7 +10,9 @@ use crate::call::{DrainSwitch, drain};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, RedisStore};
 use crate::config::Config;
 use crate::downstream::McpService;
-use crate::listener::{Certificates, Listener, LiveSettings, Settings, Workers, edge};
+use crate::listener::{
+    Certificates, ConnectionRefusals, Listener, LiveSettings, Settings, Workers, edge,
+};
 use crate::oauth::{GrantBook, SharedRecords};
 use crate::policy::{QuotaLedger, SharedLimits};
 use crate::telemetry::metrics::Metrics;
@@ -129,12 +131,15 @@ impl BoundReplica {
         let Self { cluster, socket, settings } = self;
         let ReplicaService { mcp, report, clients } = service;
         let (mcp, report, clients) = (Arc::clone(mcp), Arc::clone(report), clients.clone());
-        let live = settings.clone();
+        let (live, gate) = (settings.clone(), Arc::clone(&mcp));
+        let refusals = ConnectionRefusals::new(move |peer, refused| {
+            gate.refuse_peer_connection(peer, &refused.to_string());
+        });
         let connections =
             PeerConnections { cluster: Arc::clone(&cluster), listener: settings.clone() };
         let stack =
             move |peer| edge::replicas(live.clone(), clients.clone(), peer, Arc::clone(&mcp));
-        let socket = socket.on(workers);
+        let socket = socket.on(workers).report_refusals(refusals);
         let listener = tokio::spawn(async move {
             let drained = socket.serve(settings, stack, draining).await;
             if drained.cut > 0 {

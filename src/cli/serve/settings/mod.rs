@@ -161,7 +161,7 @@ fn replica_settings(config: &Config) -> Result<Option<ReplicaSettings>, LateFaul
     let own = limits(config);
     let limits = ConnectionLimits {
         connections: MAX_REPLICA_CONNECTIONS,
-        connections_each: MAX_REPLICA_CONNECTIONS,
+        connections_each: MAX_REPLICA_CONNECTIONS / 2,
         header: own.header.saturating_mul(3).saturating_add(ENVELOPE_BYTES),
         header_lines: own.header_lines + 1,
         unread_each: own.unread,
@@ -181,7 +181,8 @@ fn replica_settings(config: &Config) -> Result<Option<ReplicaSettings>, LateFaul
 }
 
 /// Connections of other replicas, each of which has one for each of its worker threads: 256 replicas
-/// with 32 threads, and as many again while certificates are replaced.
+/// with 32 threads, and as many again while certificates are replaced. Half of them may have one address:
+/// replicas may share one, and a stranger cannot keep those of other addresses out.
 const MAX_REPLICA_CONNECTIONS: usize = 16_384;
 /// Bytes of the bodies on one connection that arrive before they are read: those of 64 requests, each
 /// of which has a window of its own.
