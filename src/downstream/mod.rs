@@ -80,6 +80,8 @@ pub struct McpService {
     cluster: Option<Arc<Cluster>>,
     /// Refused requests of the listener for replicas, in the log.
     peer_faults: SharedFaultLog,
+    /// Ids of sessions that their senders have not opened, in the log.
+    session_faults: SharedFaultLog,
 }
 
 impl McpService {
@@ -101,6 +103,7 @@ impl McpService {
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         let (listeners, bodies) = (ListenStreams::default(), Arc::default());
         let peer_faults = SharedFaultLog::holding(MAX_PEER_FAULTS);
+        let session_faults = SharedFaultLog::holding(MAX_PEER_FAULTS);
         Arc::new(Self {
             gateway,
             sessions,
@@ -111,6 +114,7 @@ impl McpService {
             drain,
             cluster,
             peer_faults,
+            session_faults,
         })
     }
 
@@ -256,8 +260,19 @@ impl McpService {
         let Authenticated { head, body, from, old } = authenticated;
         match old {
             Some(old) => {
+                let gateway = Arc::clone(&self.gateway);
+                let audited = gateway
+                    .audit
+                    .is_on()
+                    .then(|| AuditedRequest::new(&head.headers, &body, &from.caller, from.peer));
                 let request = Request::from_parts(head, body);
-                Box::pin(self.serve_old_transport(request, from, *old))
+                Box::pin(async move {
+                    let response = self.serve_old_transport(request, from, *old).await;
+                    if let Some(audited) = audited {
+                        audited.audit_response(&gateway, &response);
+                    }
+                    response
+                })
             }
             None => self.answer(head, body, from),
         }
@@ -285,7 +300,7 @@ impl McpService {
         from: RequestSender,
     ) -> PendingResponse {
         // Before anything is counted: the owner counts it.
-        if let Some(cluster) = self.needs_placement(&head.headers, &from.caller) {
+        if let Some(cluster) = self.needs_placement(&head.headers, &from) {
             return self.place_and_answer(cluster, (head, body), from);
         }
         let elsewhere = self.begun_elsewhere(&head);
@@ -406,7 +421,7 @@ impl McpService {
     }
 }
 
-/// Maximum number of addresses and faults of requests of replicas that are counted in the log.
+/// Maximum number of addresses, and of faults of requests of replicas, that are counted in the log.
 const MAX_PEER_FAULTS: usize = 64;
 /// Empty result of a request.
 const EMPTY_RESULT: Bytes = Bytes::from_static(b"{}");

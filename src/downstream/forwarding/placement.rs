@@ -13,6 +13,7 @@ use crate::call::Failure;
 use crate::clock;
 use crate::cluster::{Cluster, LeaseStatus, PeerLink, ReplicaId, STORE_TIMEOUT, SessionPlace};
 use crate::telemetry::metrics::RevivalResult;
+use crate::text::clip;
 
 use super::ForwardedHere;
 use super::forward::session_id;
@@ -51,16 +52,34 @@ impl McpService {
     pub(crate) fn needs_placement(
         &self,
         headers: &HeaderMap,
-        caller: &VerifiedCaller,
+        from: &RequestSender,
     ) -> Option<Arc<Cluster>> {
-        let cluster = self.cluster.as_ref()?;
+        let (cluster, caller) = (self.cluster.as_ref()?, &from.caller);
         let id = session_id(headers)?;
         let is_needed = if self.sessions.has(id, caller) {
             !cluster.holds_lease()
         } else {
-            cluster.has_session_id(session_key(id, caller))
+            let has_opened_it = cluster.has_session_id(session_key(id, caller));
+            if !has_opened_it {
+                self.warn_of_session_id(from);
+            }
+            has_opened_it
         };
         is_needed.then(|| Arc::clone(cluster))
+    }
+
+    /// Warns of the id of a session that its sender has not opened, once a minute for each address.
+    fn warn_of_session_id(&self, from: &RequestSender) {
+        let (address, principal) =
+            (from.peer.addr.ip(), clip(from.caller.principal().as_str(), 128));
+        let profile = from.caller.endpoint().profile();
+        let text = format!(
+            "a request from {address} has the id of a session that {principal:?} has not opened at the \
+             profile {profile:?}, or not with these `gateway.state_keys`"
+        );
+        if let Some(line) = self.session_faults.note_about(&address.to_string(), &text) {
+            tracing::warn!("{line}");
+        }
     }
 
     /// Returns true if it is not known yet which replica counts a request towards the rates.

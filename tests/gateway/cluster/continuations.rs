@@ -7,7 +7,7 @@ use crate::support::client::Ask;
 use crate::support::{Client, Gateway, Step, Upstream, client_table, until_async};
 
 /// A Legacy server whose tool `ask` needs an answer of the user.
-async fn asking_server() -> Upstream {
+pub async fn asking_server() -> Upstream {
     let upstream = Upstream::legacy().await;
     upstream.does("ask", |_| {
         let schema = json!({ "type": "object", "properties": {} });
@@ -24,7 +24,7 @@ fn ask(client: &Client) -> Ask<'_> {
 }
 
 /// Makes a call that waits for its client. Returns the members of a retry that would end it.
-async fn park(client: &Client) -> (Value, Value) {
+pub async fn park(client: &Client) -> (Value, Value) {
     let said = ask(client).send().await.said().await;
     let result = said.result().clone();
     assert_eq!(result["resultType"], "input_required", "{said:?}");
@@ -32,7 +32,7 @@ async fn park(client: &Client) -> (Value, Value) {
     (json!({ key: { "action": "accept", "content": {} } }), result["requestState"].clone())
 }
 
-fn retry<'a>(client: &'a Client, (answers, state): &(Value, Value)) -> Ask<'a> {
+pub fn retry<'a>(client: &'a Client, (answers, state): &(Value, Value)) -> Ask<'a> {
     ask(client).param("inputResponses", answers.clone()).param("requestState", state.clone())
 }
 
