@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::support::Upstream;
-use super::support::upstream::news::{Tell, To, UPDATED};
+use super::support::upstream::marked::{ask, asking, line, progress, require, say, send, touches};
+use super::support::upstream::news::{To, UPDATED};
 use super::support::upstream::{Era, Inner, Received, Step};
 use super::world::{Faults, whose};
 
@@ -141,31 +142,6 @@ fn acts(upstream: &Upstream, legacy: bool, guard: Arc<Guard>) {
     }
 }
 
-fn line(mark: &str) -> Step {
-    let params = json!({ "level": "warning", "logger": "hammered", "data": { "mark": mark } });
-    Step::Send(json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params }))
-}
-
-fn progress(call: &Received, mark: &str, count: u64) -> Step {
-    let token = call.token().cloned().unwrap_or_default();
-    let params = json!({ "progressToken": token, "progress": count, "message": mark });
-    Step::Send(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
-}
-
-/// Reports progress and writes lines, `times` of each.
-fn say(call: &Received, mark: &str) -> Vec<Step> {
-    let times = call.arguments()["times"].as_u64().unwrap();
-    let mut steps = Vec::new();
-    for count in 1..=times {
-        steps.extend([progress(call, mark, count), line(mark)]);
-        if count == times / 2 {
-            steps.push(Step::Pause(Duration::from_millis(times % 3)));
-        }
-    }
-    steps.push(Step::text(mark));
-    steps
-}
-
 /// Reports progress once, then writes lines. Its answer arrives too late, if at all.
 fn slow(call: &Received, mark: &str) -> Vec<Step> {
     let mut steps = vec![progress(call, mark, 1)];
@@ -175,61 +151,6 @@ fn slow(call: &Received, mark: &str) -> Vec<Step> {
     let ends = call.arguments()["ends"] == true;
     steps.push(if ends { Step::text(mark) } else { Step::Never });
     steps
-}
-
-/// Returns the questions of a call: one or two.
-fn questions(call: &Received, mark: &str) -> Vec<(&'static str, &'static str, Value)> {
-    let schema = json!({ "type": "object", "properties": { "mark": { "type": "string" } } });
-    let form = json!({ "mode": "form", "message": mark, "requestedSchema": schema });
-    let text = json!({ "role": "user", "content": { "type": "text", "text": mark } });
-    let prompt = json!({ "messages": [text], "maxTokens": 7 });
-    let form = ("form", "elicitation/create", form);
-    let prompt = ("prompt", "sampling/createMessage", prompt);
-    match call.arguments()["asks"].as_str().unwrap() {
-        "form" => vec![form],
-        "prompt" => vec![prompt],
-        _ => vec![form, prompt],
-    }
-}
-
-fn ask(call: &Received, mark: &str) -> Vec<Step> {
-    asking(call, mark, Step::Ask)
-}
-
-fn asking(
-    call: &Received,
-    mark: &str,
-    how: fn(&'static str, &'static str, Value) -> Step,
-) -> Vec<Step> {
-    let questions = questions(call, mark);
-    let keys: Vec<_> = questions.iter().map(|(key, ..)| *key).collect();
-    let mut steps = vec![progress(call, mark, 1), line(mark)];
-    steps.extend(questions.into_iter().map(|(key, method, params)| how(key, method, params)));
-    steps.extend(keys.into_iter().map(Step::Await));
-    steps.extend([progress(call, mark, 2), line(mark), Step::Answers]);
-    steps
-}
-
-/// Asks in the Modern way: the mark is the state, too.
-fn require(call: &Received, mark: &str) -> Vec<Step> {
-    if let Some(answers) = call.params.get("inputResponses") {
-        let state = &call.params["requestState"];
-        let said = match state == mark {
-            true => answers.to_string(),
-            false => format!("{mark} came with the state of {state}"),
-        };
-        return vec![progress(call, mark, 2), line(mark), Step::text(said)];
-    }
-    let mut result = json!({ "resultType": "input_required", "requestState": mark });
-    for (key, method, params) in questions(call, mark) {
-        result["inputRequests"][key] = json!({ "method": method, "params": params });
-    }
-    vec![progress(call, mark, 1), line(mark), Step::Result(result)]
-}
-
-/// Notifies the subscribers of a resource about a change.
-fn touches(inner: &Inner, call: &Received) {
-    send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Asked);
 }
 
 /// Notifies all clients about a resource, subscribed or not.
@@ -242,11 +163,6 @@ fn tells(inner: &Inner, call: &Received) {
     let session = call.header("mcp-session-id").unwrap_or_default();
     let params = json!({ "mark": call.arguments()["mark"] });
     send(inner, TOLD, params, To::In(session.into()));
-}
-
-fn send(inner: &Inner, method: &str, params: Value, to: To) {
-    let tell = Tell { method: method.into(), params, to, asks: None };
-    let _ = inner.tells.send(tell);
 }
 
 /// A notification with a method unknown to the gateway.

@@ -1,6 +1,7 @@
-//! A real Redis server.
+//! Real Redis servers, and sentinels.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,6 +83,83 @@ impl Drop for RedisServer {
 
 async fn answers(port: u16) -> bool {
     say(port, "PING").await.is_some_and(|answer| answer.starts_with("+PONG"))
+}
+
+/// Redis servers with arguments of their own, and their sentinels, which end with the test.
+pub struct RedisProcesses {
+    children: Vec<(u16, Child)>,
+    folder: TempDir,
+}
+
+impl RedisProcesses {
+    pub fn new() -> Self {
+        Self { children: Vec::new(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Starts a server on a port of its own, which it returns.
+    pub async fn start(&mut self, args: &[&str]) -> u16 {
+        let port = free_port();
+        self.start_at(port, args).await;
+        port
+    }
+
+    /// Starts a server on this port.
+    pub async fn start_at(&mut self, port: u16, args: &[impl AsRef<OsStr>]) {
+        let folder = self.folder.path().join(port.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        let child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .arg(port.to_string())
+            .arg("--dir")
+            .arg(&folder)
+            .args(args)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the Debian package redis-server");
+        self.children.push((port, child));
+        // Also that a password is missing.
+        poll_for(async || say(port, "PING").await).await;
+    }
+
+    /// Starts a sentinel that watches the service `main` alone, with further lines in its file.
+    pub async fn start_sentinel(&mut self, primary: SocketAddr, more: &str) -> u16 {
+        let port = free_port();
+        let file = self.folder.path().join("sentinel.conf");
+        let folder = self.folder.path().display();
+        let (host, primary_port) = (primary.ip(), primary.port());
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\ndir {folder}\nsentinel monitor main {host} {primary_port} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n{more}"
+        );
+        std::fs::write(&file, text).unwrap();
+        let child = Command::new("redis-server")
+            .arg(&file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.children.push((port, child));
+        poll_for(async || say(port, "PING").await).await;
+        port
+    }
+
+    /// Ends the server or sentinel on a port.
+    pub fn kill(&mut self, port: u16) {
+        for (_, child) in self.children.iter_mut().filter(|(of, _)| *of == port) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.children.retain(|(of, _)| *of != port);
+    }
+}
+
+impl Drop for RedisProcesses {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// Sends a command to a server, and returns the first bytes of the answer.

@@ -1,10 +1,8 @@
 //! Stores of several servers: sentinels with a primary and its replica, and Redis Cluster.
 
-use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use trunkline::cluster::{ClusterStore as _, RedisStore};
@@ -13,75 +11,11 @@ use trunkline::text::error_chain;
 
 use super::{free_port, knows, replica_at, say, start_replicas, through};
 use crate::support::gateway::Builder;
+use crate::support::redis::RedisProcesses;
 use crate::support::{Gateway, Upstream, client_table, poll_for};
 
-/// Redis servers with arguments of their own, which end with the test.
-struct RedisProcesses {
-    children: Vec<(u16, Child)>,
-    folder: TempDir,
-}
-
-impl RedisProcesses {
-    fn new() -> Self {
-        Self { children: Vec::new(), folder: tempfile::tempdir().unwrap() }
-    }
-
-    /// Starts a server on a port of its own, which it returns.
-    async fn start(&mut self, args: &[&str]) -> u16 {
-        let port = free_port();
-        let folder = self.folder.path().join(port.to_string());
-        std::fs::create_dir(&folder).unwrap();
-        let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
-            .arg(port.to_string())
-            .arg("--dir")
-            .arg(&folder)
-            .args(args)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the Debian package redis-server");
-        self.children.push((port, child));
-        // Also that a password is missing.
-        poll_for(async || say(port, "PING").await).await;
-        port
-    }
-
-    /// Starts a sentinel that watches the service `main` alone, with further lines in its file.
-    async fn start_sentinel(&mut self, primary: u16, more: &str) -> u16 {
-        let port = free_port();
-        let file = self.folder.path().join("sentinel.conf");
-        let folder = self.folder.path().display();
-        let text = format!(
-            "bind 127.0.0.1\nport {port}\ndir {folder}\nsentinel monitor main 127.0.0.1 {primary} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n{more}"
-        );
-        std::fs::write(&file, text).unwrap();
-        let child = Command::new("redis-server")
-            .arg(&file)
-            .arg("--sentinel")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.children.push((port, child));
-        poll_for(async || say(port, "PING").await).await;
-        port
-    }
-
-    fn kill(&mut self, port: u16) {
-        for (_, child) in self.children.iter_mut().filter(|(of, _)| *of == port) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Drop for RedisProcesses {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
 }
 
 fn limited(upstream: &Upstream) -> Builder {
@@ -147,7 +81,7 @@ async fn replicas_go_on_with_the_primary_that_sentinels_name_after_a_failover() 
         say(replica, "INFO replication").await?.contains("link_status:up").then_some(())
     })
     .await;
-    let sentinel = servers.start_sentinel(primary, "").await;
+    let sentinel = servers.start_sentinel(local(primary), "").await;
     let known = format!("127.0.0.1:{replica}");
     poll_for(async || {
         say(sentinel, "SENTINEL replicas main").await?.contains(&known).then_some(())
@@ -238,7 +172,7 @@ async fn sentinels_with_a_password_get_that_of_the_servers() {
     let mut servers = RedisProcesses::new();
     let primary = servers.start(&["--requirepass", "secret"]).await;
     let password = "requirepass secret\nsentinel auth-pass main secret\n";
-    let sentinel = servers.start_sentinel(primary, password).await;
+    let sentinel = servers.start_sentinel(local(primary), password).await;
     let place = format!("127.0.0.1:{sentinel}/main");
     use_store(&format!("redis+sentinel://:secret@{place}")).await;
     for wrong in ["", ":wrong@"] {

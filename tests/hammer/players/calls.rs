@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Back, Call, Player, is_unexplained};
 use crate::servers::{Server, Ties};
 use crate::support::client::Ask;
+use crate::support::upstream::marked::{answer_to, mark_of};
 use crate::support::{Reply, Said};
 use crate::world::{Counted, is_of_one_principal, whose};
 
@@ -196,7 +197,7 @@ impl Player {
             return Err("two questions by one id");
         }
         self.add(Counted::Question);
-        self.client.respond(id, answer(message, mark)).await;
+        self.client.respond(id, answer_to(message, mark)).await;
         if mark == own || whose(mark) == own { Ok(()) } else { Err("a question for another") }
     }
 
@@ -211,7 +212,7 @@ impl Player {
                     format!("{} of {} has the question of another", call.mark, call.server.name);
                 self.fault(&fault, question);
             }
-            answers[key] = answer(question, mark.unwrap_or_default());
+            answers[key] = answer_to(question, mark.unwrap_or_default());
         }
         (answers, result.get("requestState").cloned())
     }
@@ -257,22 +258,4 @@ impl Player {
 /// the stream of a session, which may still be read after its own call was lost.
 fn may_be_anothers(call: &Call<'_>) -> bool {
     call.tool == "ask_aside" || call.server.is_being_lost()
-}
-
-/// Returns the mark in a question of any kind.
-fn mark_of(question: &Value) -> Option<&str> {
-    let params = &question["params"];
-    match question["method"].as_str()? {
-        "elicitation/create" => params["message"].as_str(),
-        "sampling/createMessage" => params["messages"][0]["content"]["text"].as_str(),
-        _ => None,
-    }
-}
-
-fn answer(question: &Value, mark: &str) -> Value {
-    if question["method"] == "elicitation/create" {
-        return json!({ "action": "accept", "content": { "mark": mark } });
-    }
-    let text = json!({ "type": "text", "text": mark });
-    json!({ "role": "assistant", "model": "m", "content": text })
 }

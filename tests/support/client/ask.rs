@@ -1,5 +1,7 @@
 //! A request before it is sent.
 
+use std::io;
+
 use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -146,10 +148,16 @@ impl<'a> Ask<'a> {
     /// Sends the request, and reads the head of the response.
     #[track_caller]
     pub fn send(self) -> impl Future<Output = Reply> {
+        within(async { self.dispatch().await.unwrap() })
+    }
+
+    /// Sends the request, and reads the head of the response, if the connection does not break.
+    #[track_caller]
+    pub fn try_send(self) -> impl Future<Output = io::Result<Reply>> {
         within(self.dispatch())
     }
 
-    async fn dispatch(self) -> Reply {
+    async fn dispatch(self) -> io::Result<Reply> {
         let body = match (&self.body, &self.message) {
             (Some(body), _) => body.clone(),
             (None, Value::Null) => String::new(),
@@ -166,20 +174,22 @@ impl<'a> Ask<'a> {
             None => Wire::connect(client.address, client.protocol, client.trust.clone()).await,
         };
         let Some(kept) = &client.kept else {
-            let mut wire = connect().await;
-            let response = wire.send(request, &self.path).await;
-            return Reply::new(response, Some(wire));
+            let mut wire = connect().await?;
+            let response = wire.send(request, &self.path).await.map_err(io::Error::other)?;
+            return Ok(Reply::new(response, Some(wire)));
         };
         let mut kept = kept.lock().await;
         if kept.as_ref().is_none_or(Wire::is_closed) {
-            *kept = Some(connect().await);
+            *kept = Some(connect().await?);
         }
         let wire = kept.as_mut().unwrap();
         if wire.is_shared() {
             let mut shared = wire.share();
             drop(kept);
-            return Reply::new(shared.send(request, &self.path).await, None);
+            let response = shared.send(request, &self.path).await;
+            return Ok(Reply::new(response.map_err(io::Error::other)?, None));
         }
-        Reply::new(wire.send(request, &self.path).await, None)
+        let response = wire.send(request, &self.path).await.map_err(io::Error::other)?;
+        Ok(Reply::new(response, None))
     }
 }

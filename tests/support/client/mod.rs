@@ -119,18 +119,30 @@ impl Client {
         self
     }
 
+    /// Returns the client with a session of its own, if it gets one. A Modern one needs none.
+    pub async fn try_initialized(mut self) -> Option<Self> {
+        let Kind::Legacy { version, .. } = &self.kind else { return Some(self) };
+        let reply = self.ask_initialize(version).try_send().await.ok()?;
+        let session = Some(reply.header("mcp-session-id")?);
+        let said = reply.try_said().await.ok()?;
+        let version = said.messages.last()?["result"]["protocolVersion"].as_str()?.to_owned();
+        self.kind = Kind::Legacy { session, version };
+        let noted = self.ask("notifications/initialized", Value::Null).notification();
+        noted.try_send().await.is_ok_and(|reply| reply.status() == 202).then_some(self)
+    }
+
     /// Sends `initialize` without using the answer.
     pub async fn initialize(&self, version: &str) -> Reply {
+        self.ask_initialize(version).send().await
+    }
+
+    fn ask_initialize(&self, version: &str) -> Ask<'_> {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.capabilities,
             "clientInfo": self.info,
         });
-        self.ask("initialize", params)
-            .without("mcp-protocol-version")
-            .without("mcp-session-id")
-            .send()
-            .await
+        self.ask("initialize", params).without("mcp-protocol-version").without("mcp-session-id")
     }
 
     /// Returns the client over cleartext HTTP/2, on one connection.

@@ -65,10 +65,10 @@ impl Reply {
     }
 
     async fn next_piece(&mut self) -> Option<Piece> {
-        self.next_event().await.as_deref().map(read_event)
+        self.next_event().await.expect("a whole stream").as_deref().map(read_event)
     }
 
-    async fn next_event(&mut self) -> Option<String> {
+    async fn next_event(&mut self) -> hyper::Result<Option<String>> {
         assert!(self.is_stream(), "an event stream, not {:?}", self.head);
         loop {
             if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
@@ -79,9 +79,9 @@ impl Reply {
                 };
                 self.ids.extend(field("id: "));
                 self.retry = field("retry: ").map(|it| it.parse().unwrap()).or(self.retry);
-                return Some(event);
+                return Ok(Some(event));
             }
-            let frame = self.body.frame().await?.expect("a whole stream");
+            let Some(frame) = self.body.frame().await.transpose()? else { return Ok(None) };
             if let Ok(data) = frame.into_data() {
                 self.unread.extend_from_slice(&data);
             }
@@ -98,6 +98,17 @@ impl Reply {
         }
     }
 
+    /// Returns the next message, past comments; `None` at the end. Fails if the stream breaks.
+    /// Waits as long as the stream is silent.
+    pub async fn try_message(&mut self) -> hyper::Result<Option<Value>> {
+        loop {
+            let Some(event) = self.next_event().await? else { return Ok(None) };
+            if let Piece::Message(message) = read_event(&event) {
+                return Ok(Some(message));
+            }
+        }
+    }
+
     /// Returns the id of the last event, to resume after it.
     #[track_caller]
     pub fn last_id(&self) -> &str {
@@ -107,31 +118,37 @@ impl Reply {
     /// Reads to the end.
     #[track_caller]
     pub fn said(self) -> impl Future<Output = Said> {
+        within(async { self.read_all().await.expect("a whole body") })
+    }
+
+    /// Reads to the end, if the connection does not break.
+    #[track_caller]
+    pub fn try_said(self) -> impl Future<Output = hyper::Result<Said>> {
         within(self.read_all())
     }
 
-    async fn read_all(mut self) -> Said {
+    async fn read_all(mut self) -> hyper::Result<Said> {
         let status = self.status();
         let headers = self.head.headers.clone();
         if self.is_stream() {
             let (mut messages, mut body) = (Vec::new(), String::new());
-            while let Some(event) = self.next_event().await {
+            while let Some(event) = self.next_event().await? {
                 if let Piece::Message(message) = read_event(&event) {
                     messages.push(message);
                     body = data_of(&event);
                 }
             }
-            return Said { status, headers, messages, body, streamed: true };
+            return Ok(Said { status, headers, messages, body, streamed: true });
         }
         let mut body = std::mem::take(&mut self.unread);
         while let Some(frame) = self.body.frame().await {
-            if let Ok(data) = frame.expect("a whole body").into_data() {
+            if let Ok(data) = frame?.into_data() {
                 body.extend_from_slice(&data);
             }
         }
         let body = String::from_utf8(body).unwrap();
         let messages = serde_json::from_str(&body).into_iter().collect();
-        Said { status, headers, messages, body, streamed: false }
+        Ok(Said { status, headers, messages, body, streamed: false })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection: HTTP/1.1 or HTTP/2, in clear or over TLS.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,13 +51,17 @@ pub enum Wire {
 }
 
 impl Wire {
-    pub async fn connect(address: SocketAddr, protocol: Protocol, trust: Option<Trust>) -> Self {
-        let socket = TcpStream::connect(address).await.unwrap();
-        socket.set_nodelay(true).unwrap();
+    pub async fn connect(
+        address: SocketAddr,
+        protocol: Protocol,
+        trust: Option<Trust>,
+    ) -> io::Result<Self> {
+        let socket = TcpStream::connect(address).await?;
+        socket.set_nodelay(true)?;
         match trust {
             None => Self::over(socket, protocol, format!("http://{address}")).await,
             Some(trust) => {
-                let stream = dial(socket, protocol, trust).await.unwrap();
+                let stream = dial(socket, protocol, trust).await?;
                 let origin = format!("https://localhost:{}", address.port());
                 Self::over(stream, protocol, origin).await
             }
@@ -64,27 +69,27 @@ impl Wire {
     }
 
     /// Connects to a Unix socket, over HTTP/1.1.
-    pub async fn connect_socket(path: &Path) -> Self {
-        let socket = UnixStream::connect(path).await.unwrap();
+    pub async fn connect_socket(path: &Path) -> io::Result<Self> {
+        let socket = UnixStream::connect(path).await?;
         Self::over(socket, Protocol::Http1, "http://localhost".to_owned()).await
     }
 
-    async fn over<I>(io: I, protocol: Protocol, origin: String) -> Self
+    async fn over<I>(io: I, protocol: Protocol, origin: String) -> io::Result<Self>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(io);
         match protocol {
             Protocol::Http1 => {
-                let (sender, connection) = http1::handshake(io).await.unwrap();
+                let (sender, connection) = http1::handshake(io).await.map_err(io::Error::other)?;
                 tokio::spawn(connection);
-                Self::One(sender, origin)
+                Ok(Self::One(sender, origin))
             }
             Protocol::Http2 => {
-                let (sender, connection) =
-                    http2::handshake(TokioExecutor::new(), io).await.unwrap();
+                let handshake = http2::handshake(TokioExecutor::new(), io).await;
+                let (sender, connection) = handshake.map_err(io::Error::other)?;
                 tokio::spawn(connection);
-                Self::Two(sender, origin)
+                Ok(Self::Two(sender, origin))
             }
         }
     }
@@ -112,20 +117,20 @@ impl Wire {
         &mut self,
         mut request: Request<Full<Bytes>>,
         path: &str,
-    ) -> Response<Incoming> {
+    ) -> hyper::Result<Response<Incoming>> {
         match self {
             Self::One(sender, origin) => {
                 let host = origin.split_once("://").unwrap().1.to_owned();
                 *request.uri_mut() = path.parse().unwrap();
                 let headers = request.headers_mut();
                 headers.entry(header::HOST).or_insert_with(|| host.parse().unwrap());
-                sender.ready().await.unwrap();
-                sender.send_request(request).await.unwrap()
+                sender.ready().await?;
+                sender.send_request(request).await
             }
             Self::Two(sender, origin) => {
                 *request.uri_mut() = format!("{origin}{path}").parse::<Uri>().unwrap();
-                sender.ready().await.unwrap();
-                sender.send_request(request).await.unwrap()
+                sender.ready().await?;
+                sender.send_request(request).await
             }
         }
     }
@@ -136,7 +141,7 @@ pub async fn dial(
     socket: TcpStream,
     protocol: Protocol,
     trust: Trust,
-) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

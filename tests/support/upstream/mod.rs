@@ -3,6 +3,7 @@
 
 pub mod encoding;
 mod http;
+pub mod marked;
 pub mod news;
 pub mod offers;
 mod script;
