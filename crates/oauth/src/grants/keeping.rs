@@ -388,50 +388,16 @@ impl GrantSlot {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-    use url::Url;
-
     use super::*;
     use crate::grants::book::GrantPlace;
-    use crate::grants::grant::TokenSource;
-    use crate::metadata::registration::OauthClient;
-    use crate::metadata::scopes::ScopeSet;
+    use crate::grants::test_grants::grant;
     use trunkline_config::Secret;
-    use trunkline_http_client::outbound::{OutboundClient, Remedy};
     use trunkline_protocol::call::ServerName;
 
     fn key() -> GrantKey {
         let (server, url) = (ServerName::new("s").unwrap(), "https://a.test/mcp".parse().unwrap());
         let owner = GrantOwner::Client(Principal::Client("ann".into()));
         GrantKey { place: Arc::new(GrantPlace { server, url }), owner }
-    }
-
-    fn grant() -> OauthGrant {
-        let token_endpoint: Url = "https://a.test/token".parse().unwrap();
-        let source = TokenSource {
-            outbound: OutboundClient::new(None, [&token_endpoint], &[], Remedy::AllowAddress),
-            issuer: "https://a.test".to_owned(),
-            authorization_endpoint: None,
-            token_endpoint,
-            revocation_endpoint: None,
-            is_configured: true,
-            client: OauthClient::unregistered(),
-            key: None,
-            resource: None,
-            scopes: ScopeSet::default(),
-            dpop: None,
-        };
-        OauthGrant {
-            authorization: HeaderValue::from_static("Bearer t"),
-            since: None,
-            token_hash: None,
-            subject: None,
-            refresh: None,
-            refresh_ends: None,
-            renew_at: None,
-            given: ScopeSet::default(),
-            source,
-        }
     }
 
     #[tokio::test]
@@ -444,7 +410,7 @@ mod tests {
         {
             let book = GrantBook::default();
             let slot = book.slot(key());
-            slot.store(grant());
+            slot.store(grant("t"));
             slot.is_kept.store(is_kept, Ordering::Relaxed);
             if is_in_vault {
                 vault.write_row(key().row_name(), b"{}".to_vec()).await.unwrap();

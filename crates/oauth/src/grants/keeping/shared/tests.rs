@@ -1,16 +1,11 @@
 //! Grants of two replicas with a store in memory.
 
-use http::HeaderValue;
 use tokio::time::advance;
-use url::Url;
 
-use trunkline_config::{Config, ConfigSource, Secret, SystemEnvironment};
-use trunkline_http_client::outbound::{OutboundClient, Remedy};
+use trunkline_config::{Config, ConfigSource, SystemEnvironment};
 
 use super::*;
-use crate::grants::grant::TokenSource;
-use crate::metadata::registration::OauthClient;
-use crate::metadata::scopes::ScopeSet;
+use crate::grants::test_grants::grant;
 use crate::shared_records::test_records::TestRecords;
 
 /// A replica with one server.
@@ -39,34 +34,6 @@ fn replica(records: &Arc<TestRecords>, client_key: &str) -> TestReplica {
 
 fn ann() -> GrantOwner {
     GrantOwner::Client(Principal::Client("ann".into()))
-}
-
-fn grant(token: &str) -> OauthGrant {
-    let token_endpoint: Url = "https://a.test/token".parse().unwrap();
-    let source = TokenSource {
-        outbound: OutboundClient::new(None, [&token_endpoint], &[], Remedy::AllowAddress),
-        issuer: "https://a.test".to_owned(),
-        authorization_endpoint: None,
-        token_endpoint,
-        revocation_endpoint: None,
-        is_configured: true,
-        client: OauthClient { id: "c".to_owned(), ..OauthClient::unregistered() },
-        key: None,
-        resource: None,
-        scopes: ScopeSet::default(),
-        dpop: None,
-    };
-    OauthGrant {
-        authorization: HeaderValue::try_from(format!("Bearer {token}")).unwrap(),
-        since: Some(Duration::from_secs(1)),
-        token_hash: None,
-        subject: None,
-        refresh: Some(Secret::new("r".to_owned())),
-        refresh_ends: None,
-        renew_at: None,
-        given: ScopeSet::default(),
-        source,
-    }
 }
 
 impl TestReplica {
