@@ -14,6 +14,10 @@ use url::Url;
 use crate::plan::{BASICS, servers};
 use crate::process::{Process, Wrapper, binary, free_port};
 
+#[path = "../../tests/support/redis_command.rs"]
+mod redis_command;
+use redis_command::{REDIS_PACKAGE, redis_command};
+
 /// Two gateways with one store.
 pub struct Replicas {
     /// The gateways.
@@ -86,12 +90,10 @@ fn address(of: &Process) -> SocketAddr {
 }
 
 async fn start_store(port: u16, folder: &Path) -> Process {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()]);
-    command.current_dir(folder);
     let url = Url::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let command = redis_command(port, folder);
     let started = Process::foreign(command, url, &folder.join("store.log")).await;
-    started.unwrap_or_else(|end| panic!("redis-server does not start: {end}"))
+    started.unwrap_or_else(|end| panic!("{REDIS_PACKAGE} does not start: {end}"))
 }
 
 fn config(mock: &Url, store: u16) -> String {

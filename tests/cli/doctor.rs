@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::process::{TRUNKLINE, eventually};
+use crate::redis_command::{REDIS_PACKAGE, redis_command};
 use crate::{DONE, FAILURE, Ran, WRONG_USE, trunkline};
 
 /// Runs the command for a configuration, as a user without configurations of clients.
@@ -89,13 +90,9 @@ fn the_store_of_replicas_is_written_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (port, peers) = (free(), free());
-    let server = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--save", "", "--requirepass", "secret", "--port"])
-        .arg(port.to_string())
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the Debian package redis-server");
+    let mut server = redis_command(port, folder.path());
+    let server = server.args(["--requirepass", "secret"]).stdout(Stdio::null()).spawn();
+    let server = server.expect(REDIS_PACKAGE);
     let server = StoreServer(server);
     let config = |password: &str| {
         FREE.replace("[admin]", "state_keys = [\"a key that all replicas share\"]\n[admin]")

@@ -30,6 +30,8 @@ mod logs;
 mod mistakes;
 #[path = "../system/process.rs"]
 mod process;
+#[path = "../support/redis_command.rs"]
+mod redis_command;
 #[path = "../support/waiting.rs"]
 mod waiting;
 mod policy;

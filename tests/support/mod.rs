@@ -35,6 +35,7 @@ pub mod oauth;
 pub mod nginx;
 pub mod old;
 pub mod redis;
+pub mod redis_command;
 pub mod relay;
 pub mod upstream;
 pub mod waiting;

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::poll_for;
+use super::redis_command::{REDIS_PACKAGE, redis_command};
 
 /// A Redis server on a port of its own, which ends with the test.
 pub struct RedisServer {
@@ -29,14 +30,8 @@ impl RedisServer {
 
     /// Starts a server; `None` if another process has taken the port meanwhile.
     pub async fn try_start(port: u16, folder: &Path) -> Option<StartedRedis> {
-        let mut child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
-            .arg(port.to_string())
-            .arg("--dir")
-            .arg(folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the Debian package redis-server");
+        let mut child =
+            redis_command(port, folder).stdout(Stdio::null()).spawn().expect(REDIS_PACKAGE);
         loop {
             if child.try_wait().unwrap().is_some() {
                 return None;
@@ -107,15 +102,8 @@ impl RedisProcesses {
     pub async fn start_at(&mut self, port: u16, args: &[impl AsRef<OsStr>]) {
         let folder = self.folder.path().join(port.to_string());
         std::fs::create_dir_all(&folder).unwrap();
-        let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
-            .arg(port.to_string())
-            .arg("--dir")
-            .arg(&folder)
-            .args(args)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the Debian package redis-server");
+        let mut command = redis_command(port, &folder);
+        let child = command.args(args).stdout(Stdio::null()).spawn().expect(REDIS_PACKAGE);
         self.children.push((port, child));
         // Also that a password is missing.
         poll_for(async || say(port, "PING").await).await;
