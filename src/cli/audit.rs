@@ -2,6 +2,7 @@
 
 pub(crate) mod pages;
 pub(crate) mod records;
+mod separate;
 mod show;
 
 use std::fmt::Write as _;
@@ -25,8 +26,8 @@ use super::{CommonArgs, ReportForm, json_text, print_error, report_error, write_
 pub(super) enum AuditCommand {
     /// Verify that no record of a chained audit log was altered, removed or moved
     ///
-    /// Give all files of the log, in any order: audit.jsonl audit.jsonl.*. Each fault is printed as
-    /// FILE:LINE and a description. The last line of the output has the number and the hash of the
+    /// Give all files of the log, in any order: audit.jsonl audit.jsonl.*. The logs of several replicas
+    /// are verified together with --separate. Each fault is printed as FILE:LINE and a description. The last line of the output has the number and the hash of the
     /// last record. Keep them elsewhere: given as --last, they later reveal a log that was cut off.
     ///
     /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, such as
@@ -59,6 +60,10 @@ pub(super) struct VerifyArgs {
     /// The last record known from elsewhere, such as `/status`: its `seq` and its hash
     #[arg(long, value_name = "SEQ:HASH", value_parser = parse_last)]
     last: Option<(u64, String)>,
+    /// Verify each file, with its rotated ones (FILE.1, FILE.2), as a log of its own, such as those of
+    /// several replicas
+    #[arg(long, conflicts_with = "last")]
+    separate: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -110,7 +115,10 @@ fn verify_log(args: &VerifyArgs) -> ExitCode {
         Ok(log) => log,
         Err(error) => return report_unverified(&error),
     };
-    let mut faults = FoundFaults { form: args.json.into(), count: 0, listed: Vec::new() };
+    if args.separate {
+        return separate::verify_logs(&log, args);
+    }
+    let mut faults = FoundFaults::new(args.json.into());
     let mut verifier = LogVerifier::new(log.mode.clone());
     let outcome = verify_files(&log, args, &mut verifier, &mut faults);
     let report = verifier.report().clone();
@@ -140,21 +148,11 @@ fn report_unverified(error: &AuditCommandError) -> ExitCode {
 }
 
 fn print_verified(report: ChainReport, found: FoundFaults) -> ExitCode {
-    let FoundFaults { form, count, listed } = found;
+    let (form, count) = (found.form, found.count);
     let is_intact = count == 0;
     let text = match form {
         ReportForm::Json => {
-            let ChainReport { records, first, last, last_hash, lost } = report;
-            let document = VerifyReport {
-                is_intact,
-                records,
-                first,
-                last,
-                last_hash,
-                lost,
-                fault_count: count,
-                faults: listed,
-            };
+            let document = VerifyReport::new(report, found);
             json_text(&serde_json::to_value(document).unwrap_or_default())
         }
         ReportForm::Text if is_intact => describe_report(&report),
@@ -167,6 +165,23 @@ fn print_verified(report: ChainReport, found: FoundFaults) -> ExitCode {
     if is_intact { written } else { super::FAILURE_EXIT.into_code() }
 }
 
+impl VerifyReport {
+    fn new(report: ChainReport, found: FoundFaults) -> Self {
+        let ChainReport { records, first, last, last_hash, lost } = report;
+        let FoundFaults { count, listed, .. } = found;
+        Self {
+            is_intact: count == 0,
+            records,
+            first,
+            last,
+            last_hash,
+            lost,
+            fault_count: count,
+            faults: listed,
+        }
+    }
+}
+
 /// The faults of a chain: printed as they are found, or kept for the document.
 struct FoundFaults {
     form: ReportForm,
@@ -175,6 +190,10 @@ struct FoundFaults {
 }
 
 impl FoundFaults {
+    fn new(form: ReportForm) -> Self {
+        Self { form, count: 0, listed: Vec::new() }
+    }
+
     fn add(&mut self, place: Option<(&Path, u64)>, fault: &dyn std::fmt::Display) {
         self.count += 1;
         match (self.form, place) {
@@ -182,12 +201,15 @@ impl FoundFaults {
                 print_error(&format!("{}:{line}: {fault}", path.display()));
             }
             (ReportForm::Text, None) => print_error(&fault.to_string()),
-            (ReportForm::Json, _) if self.listed.len() >= MAX_LISTED_FAULTS => {}
-            (ReportForm::Json, _) => self.listed.push(VerifyFault {
-                file: place.map(|(path, _)| path.display().to_string()),
-                line: place.map(|(_, line)| line),
-                text: fault.to_string(),
-            }),
+            (ReportForm::Json, _) => self.list(place, fault.to_string()),
+        }
+    }
+
+    /// Keeps a fault for the document.
+    fn list(&mut self, place: Option<(&Path, u64)>, text: String) {
+        if self.listed.len() < MAX_LISTED_FAULTS {
+            let file = place.map(|(path, _)| path.display().to_string());
+            self.listed.push(VerifyFault { file, line: place.map(|(_, line)| line), text });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::process::{Process, TRUNKLINE, eventually, text};
-use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, trunkline};
+use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, contains_all, trunkline};
 
 /// Two records of `trunkline serve`, chained by SHA-256.
 const LOG: &str = concat!(
@@ -59,6 +59,40 @@ fn a_log_is_verified_and_its_faults_have_a_line_and_an_exit_code() {
     verify(&[]).exits_with(WRONG_USE);
     verify(&["--last", "7", &two]).exits_with(WRONG_USE).complains_of(&["SEQ:HASH"]);
     verify(&["--help"]).exits_with(DONE).prints(&["Exit codes", "--key-file", "--last"]);
+}
+
+#[test]
+fn the_logs_of_several_replicas_are_verified_together_and_reported_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (one, two, rotated) = (path("a.jsonl"), path("b.jsonl"), path("b.jsonl.1"));
+    let log = log();
+    let (first, second) = log.split_once('\n').unwrap();
+    fs::write(&one, &log).unwrap();
+    fs::write(&rotated, format!("{first}\n")).unwrap();
+    fs::write(&two, second).unwrap();
+    let verify = |more: &[&str]| trunkline(&[&["audit", "verify"], more].concat());
+    verify(&[&one, &two, &rotated]).exits_with(FAILURE);
+    let reported = |name: &str| format!("{name}: the chain is intact: 2 record(s), from 1 to 2");
+    let both = verify(&["--separate", &one, &two, &rotated]).exits_with(DONE);
+    both.prints(&[&reported(&one), &reported(&two)]);
+    // A chain that begins anew within a log, and an altered record, are faults of that log alone.
+    fs::write(&two, &log).unwrap();
+    let ran = verify(&["--separate", &two, &rotated, &one]).exits_with(FAILURE);
+    contains_all(&ran.0.stdout, &[&reported(&one)]);
+    contains_all(&ran.0.stderr, &[&format!("{two}: not intact: ")]);
+    fs::write(&rotated, "").unwrap();
+    fs::write(&one, log.replacen("call", "list", 1)).unwrap();
+    let ran = verify(&["--separate", "--json", &one, &two, &rotated]).exits_with(FAILURE);
+    let document: Value = serde_json::from_slice(&ran.0.stdout).unwrap();
+    let intact: Vec<_> = document["logs"].as_array().unwrap().iter().collect();
+    let intact = intact.iter().map(|it| (it["log"].clone(), it["is_intact"].clone()));
+    assert_eq!(intact.collect::<Vec<_>>(), [(json!(one), json!(false)), (json!(two), json!(true))]);
+    assert_eq!(document["is_intact"], false);
+    // A file that cannot be read does not end the verification of the others.
+    let ran = verify(&["--separate", &path("nowhere"), &two]).exits_with(CONFIG_FAULT);
+    contains_all(&ran.0.stdout, &[&reported(&two)]);
+    verify(&["--separate", "--last", "2:aa", &two]).exits_with(WRONG_USE);
 }
 
 #[test]

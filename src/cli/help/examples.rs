@@ -86,7 +86,8 @@ Examples:
   trunkline audit show --client ci --decision deny
   trunkline audit tail -f                    # new records as they come
   trunkline audit verify -c gateway.toml
-  trunkline audit verify audit.jsonl audit.jsonl.1 --key-file chain.key";
+  trunkline audit verify audit.jsonl audit.jsonl.1 --key-file chain.key
+  trunkline audit verify --separate replica-*/audit.jsonl*";
 
 pub(crate) const VERSION_EXAMPLES: &str = "\
 Examples:
