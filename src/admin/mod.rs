@@ -56,7 +56,10 @@ pub(crate) use api::{
 };
 pub use api::{AdminEntrance, refuse_admission};
 pub(crate) use audit_log::{LogFiles, log_files};
-pub use cluster_status::{ClusterStatus, ReplicaStatus, SkewedReplicaStatus};
+pub use cluster_status::{
+    ClusterReadiness, ClusterStatus, ReplicaStatus, SkewedReplicaStatus, StoreFailureStatus,
+    StoreLatencyStatus,
+};
 pub use configuration::{
     AppliedChange, ConfigActor, ConfigChange, ConfigChangeError, ConfigPlan, ConfigVersion,
     FileOnDisk, LoadedFile, PlanError, PlanSubject, ReloadAnswer, ReloadControl, ReloadRequest,

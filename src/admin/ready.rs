@@ -14,6 +14,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::cluster_status::ClusterReadiness;
 use super::expiries::describe_end;
 use super::status::{
     ExpiryStatus, GatewayState, IssuerStatus, ReloadStatus, ServerStart, ServerState, ServerStatus,
@@ -33,6 +34,9 @@ pub struct Readiness {
     pub ready: bool,
     /// The reasons if not ready; otherwise the faults of a gateway that is ready all the same.
     pub reasons: Vec<String>,
+    /// The cluster, if the gateway is a replica and runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterReadiness>,
 }
 
 impl Readiness {
@@ -44,7 +48,7 @@ impl Readiness {
             (GatewayState::Ready, Some(_)) => None,
         };
         if let Some(reason) = stopping {
-            return Self { ready: false, reasons: vec![reason.to_owned()] };
+            return Self { ready: false, reasons: vec![reason.to_owned()], cluster: None };
         }
         // A disabled server is as good as removed: an operator wants it so.
         let is_used = |state| !matches!(state, ServerState::Stopping | ServerState::Disabled);
@@ -58,7 +62,7 @@ impl Readiness {
         reasons.extend(status.expiries.iter().filter_map(|it| expiry_reason(it, status.now)));
         let last = status.configuration.as_ref().and_then(|it| it.last_reload.as_ref());
         reasons.extend(last.and_then(reload_reason));
-        reasons.extend(status.cluster.as_ref().and_then(ClusterStatus::reason));
+        reasons.extend(status.cluster.iter().flat_map(ClusterStatus::reasons));
         reasons.extend(status.sinks.iter().filter_map(sink_reason));
         let refuses = status.audit.as_ref().is_some_and(|audit| audit.refuses_requests);
         if refuses {
@@ -67,7 +71,8 @@ impl Readiness {
         if all_down {
             reasons.insert(0, "no server can take calls".to_owned());
         }
-        Self { ready: !pending && !all_down && !refuses, reasons }
+        let cluster = status.cluster.as_ref().map(ClusterStatus::readiness);
+        Self { ready: !pending && !all_down && !refuses, reasons, cluster }
     }
 }
 

@@ -286,7 +286,11 @@ fn a_reload_without_effect_is_a_reason_until_the_next_one() {
             format!("configuration: the reload at 2027-01-15T08:00:04Z {cause}: see /status")
         };
         let reasons = expected.map(reason).into_iter().collect();
-        assert_eq!(Readiness::of(&status), Readiness { ready: true, reasons }, "{outcome:?}");
+        assert_eq!(
+            Readiness::of(&status),
+            Readiness { ready: true, reasons, cluster: None },
+            "{outcome:?}"
+        );
     }
 }
 
@@ -357,7 +361,7 @@ fn a_reason_names_server_state_and_time_but_no_error() {
     down.last_error = Some(LastError { at: at(2), message: "it exited with 1".to_owned() });
     let reason = "files: backoff since 2027-01-15T08:00:02Z".to_owned();
     let both = Readiness::of(&status(vec![down.clone(), server("b", ServerState::Ready)]));
-    assert_eq!(both, Readiness { ready: true, reasons: vec![reason.clone()] });
+    assert_eq!(both, Readiness { ready: true, reasons: vec![reason.clone()], cluster: None });
     let alone = Readiness::of(&status(vec![down]));
     assert_eq!(alone.reasons, ["no server can take calls".to_owned(), reason]);
     assert!(!alone.ready);

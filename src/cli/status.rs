@@ -69,7 +69,18 @@ struct ClusterText {
     #[serde(default)]
     degraded: bool,
     #[serde(default)]
+    recorded_sessions: usize,
+    store_error: Option<String>,
+    store_latency: Option<LatencyText>,
+    #[serde(default)]
     skewed: Vec<SkewedLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LatencyText {
+    median_micros: u64,
+    p99_micros: u64,
+    slowest_micros: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,6 +89,7 @@ struct ReplicaLine {
     address: String,
     lease_age: i64,
     same_configuration: bool,
+    sessions: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,30 +174,54 @@ fn describe_servers(status: &StatusText, text: &mut String) {
     }
 }
 
-/// Describes this replica and the others.
+/// Describes this replica, the others and their store.
 fn describe_replicas(cluster: &ClusterText, text: &mut String) {
     let skewed = cluster.skewed.iter().map(|replica| &replica.address);
     let addresses = cluster.replicas.iter().map(|replica| &replica.address).chain(skewed);
     let longest = addresses.chain([&cluster.address]).map(|it| it.chars().count()).max();
-    let width = longest.unwrap_or_default().clamp("ADDRESS".len(), MAX_NAME_CHARS);
+    let width = longest.unwrap_or_default().clamp("ADDRESS".len(), MAX_ADDRESS_CHARS);
     text.push('\n');
-    let mut line = |id: &str, address: &str, lease: &str, configuration: &str| {
+    let mut line = |[id, address, lease, sessions, configuration]: [&str; 5]| {
         let address = clip_name(&printable(address), width);
         let id = printable(id);
-        let _ = writeln!(text, "{id:16}  {address:width$}  {lease:>6}  {configuration}");
+        let _ =
+            writeln!(text, "{id:16}  {address:width$}  {lease:>6}  {sessions:>8}  {configuration}");
     };
-    line("REPLICA", "ADDRESS", "LEASE", "CONFIGURATION");
-    let own = if cluster.degraded { "this replica, degraded" } else { "this replica" };
-    line(&cluster.id, &cluster.address, "", own);
+    line(["REPLICA", "ADDRESS", "LEASE", "SESSIONS", "CONFIGURATION"]);
+    let sessions = cluster.recorded_sessions.to_string();
+    line([&cluster.id, &cluster.address, "", &sessions, "this replica"]);
     for replica in &cluster.replicas {
         let lease = describe_age(SignedDuration::from_secs(replica.lease_age));
         let configuration = if replica.same_configuration { "the same" } else { "another" };
-        line(&replica.id, &replica.address, &lease, configuration);
+        let sessions = replica.sessions.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        line([&replica.id, &replica.address, &lease, &sessions, configuration]);
     }
     for replica in &cluster.skewed {
-        let time = format!("unknown: clock {:+} s", replica.ahead);
-        line(&replica.id, &replica.address, "", &time);
+        let clock = format!("clock {:+} s", replica.ahead);
+        line([&replica.id, &replica.address, "", "-", &clock]);
     }
+    let _ = writeln!(text, "Store: {}", describe_store(cluster));
+}
+
+/// Describes the state and the latency of the store.
+fn describe_store(cluster: &ClusterText) -> String {
+    let state = match cluster.store_error {
+        _ if cluster.degraded => "cannot be used",
+        Some(_) => "cannot be used for leases",
+        None => "in use",
+    };
+    let Some(latency) = &cluster.store_latency else {
+        return format!("{state}, no answer in the last minute");
+    };
+    let [median, p99, slowest] =
+        [latency.median_micros, latency.p99_micros, latency.slowest_micros].map(format_millis);
+    format!("{state}, median {median} ms, p99 {p99} ms, slowest {slowest} ms")
+}
+
+/// Formats microseconds as milliseconds with one decimal.
+fn format_millis(micros: u64) -> String {
+    let tenths = micros.div_ceil(100);
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// Cuts a name that is too long for its column.
@@ -233,6 +269,8 @@ fn wrap_words(text: &str, indent: &str) -> String {
 
 /// Characters of a server's name; longer ones are cut.
 const MAX_NAME_CHARS: usize = 28;
+/// Characters of a replica's address; longer ones are cut.
+const MAX_ADDRESS_CHARS: usize = 26;
 /// Characters of a line on the smallest usual terminal.
 const MAX_LINE_CHARS: usize = 80;
 
@@ -265,8 +303,12 @@ mod tests {
                 "id": "0123456789abcdef", "address": "10.0.0.7:7070", "degraded": true,
                 "replicas": [{
                     "id": "fedcba9876543210", "address": "gateway-1.".repeat(9), "lease_age": 2,
-                    "same_configuration": false
+                    "same_configuration": false, "sessions": 12345
                 }],
+                "recorded_sessions": 7, "store_error": null,
+                "store_latency": {
+                    "requests": 1024, "median_micros": 401, "p99_micros": 1200, "slowest_micros": 9_999_999
+                },
                 "skewed": [{ "id": "0f", "address": "10.0.0.8:7070", "ahead": 17 }]
             }
         });
@@ -279,9 +321,12 @@ mod tests {
         assert!(
             text.contains("ready, running for 3 h")
                 && text.contains("  = cure: none")
-                && text.contains("  this replica, degraded\n")
-                && text.contains("     2 s  another\n")
-                && text.contains("unknown: clock +17 s\n"),
+                && text.contains("                7  this replica\n")
+                && text.contains("     2 s     12345  another\n")
+                && text.contains("  clock +17 s\n")
+                && text.contains(
+                    "Store: cannot be used, median 0.5 ms, p99 1.2 ms, slowest 10000.0 ms\n"
+                ),
             "{text}"
         );
     }

@@ -21,7 +21,7 @@ use crate::clock;
 use crate::config::PeerHost;
 use crate::crypto::Sealer;
 use crate::telemetry::log::FaultLog;
-use crate::telemetry::metrics::ClusterCounts;
+use crate::telemetry::metrics::{ClusterCounts, ReplicaLevels};
 use crate::text::error_chain;
 
 /// The lease of this replica, and the other replicas.
@@ -76,6 +76,8 @@ struct ReplicaTable {
     renewed_at: Option<SystemTime>,
     renewals: u64,
     digest: String,
+    /// Number of sessions that this replica owns.
+    sessions: usize,
     /// Replicas with another time, as of the last reading.
     skewed: Vec<SkewedReplica>,
     skew_faults: FaultLog,
@@ -120,6 +122,9 @@ struct ReplicaRecord {
     /// Number of renewals: the larger one of two records is the newer one.
     renewals: u64,
     digest: String,
+    /// Number of sessions that the replica owned; `None` for a build that does not write it.
+    #[serde(default)]
+    sessions: Option<usize>,
 }
 
 /// Another replica, as operators see it.
@@ -135,6 +140,8 @@ pub struct ReplicaView {
     pub renewed_at: SystemTime,
     /// True if its configuration is the same as that of this replica.
     pub same_configuration: bool,
+    /// Number of sessions that it owned at that renewal; `None` if it does not say so.
+    pub sessions: Option<usize>,
 }
 
 /// Another replica whose clock differs too much: its records are ignored.
@@ -216,6 +223,7 @@ impl Membership {
                 if table.skewed.is_empty() {
                     table.skew_faults.clear();
                 }
+                self.counts.set_replicas(table.levels());
                 Some(start)
             }
             Err(error) => {
@@ -234,6 +242,11 @@ impl Membership {
     /// Notes the beginning of an attempt to renew the lease.
     pub(super) fn begin_attempt(&self) {
         self.attempts.send_modify(|attempts| attempts.begun += 1);
+    }
+
+    /// Writes this number of own sessions with the next renewals.
+    pub(super) fn note_sessions(&self, count: usize) {
+        self.table.lock().sessions = count;
     }
 
     /// Notes the end of an attempt to renew the lease.
@@ -299,6 +312,7 @@ impl Membership {
             renewed: unix_millis(now),
             renewals,
             digest,
+            sessions: Some(self.table.lock().sessions),
         };
         let name = self.id.to_string();
         let sealed = record.seal(&self.records, &name)?;
@@ -408,6 +422,7 @@ impl Membership {
             started_at: from_unix_millis(replica.record.started),
             renewed_at: from_unix_millis(replica.record.renewed),
             same_configuration: replica.record.digest == table.digest,
+            sessions: replica.record.sessions,
         };
         let mut replicas: Vec<_> = table.replicas.iter().map(view).collect();
         replicas.sort_by_key(|replica| replica.id);
@@ -416,7 +431,9 @@ impl Membership {
             address: self.advertise.to_string(),
             store_error: table.store_error.clone(),
             renewed_at: table.renewed_at,
-            degraded: false,
+            degraded_since: None,
+            last_failure: None,
+            store_latency: None,
             sessions: 0,
             replicas,
             skewed: table.skewed.clone(),
@@ -425,6 +442,12 @@ impl Membership {
 }
 
 impl ReplicaTable {
+    fn levels(&self) -> ReplicaLevels {
+        let has_same = |replica: &&Replica| replica.record.digest == self.digest;
+        let same = self.replicas.values().filter(has_same).count();
+        ReplicaLevels { same, other: self.replicas.len() - same, skewed: self.skewed.len() }
+    }
+
     fn count_reading(&mut self) {
         for replica in self.replicas.values_mut() {
             replica.missed += 1;

@@ -44,7 +44,7 @@ use crate::clock;
 use crate::config::{ClusterConfig, DegradeChoice, Secret};
 use crate::crypto::{SealError, Sealer, random_bytes};
 use crate::oauth::SharedRecords;
-use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult};
+use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult, StoreLatency};
 
 use envelope::OpenedEnvelope;
 use membership::{Membership, MembershipKeys};
@@ -54,7 +54,6 @@ use sealed_records::{SHARED_RECORD_PURPOSE, SealedRecords};
 use session_ids::SessionIds;
 use session_places::KnownPlaces;
 use session_records::SessionRecordParts;
-use shared_rates::SharedRateParts;
 
 pub use envelope::{
     ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, RequestLine, ShownCredentials,
@@ -75,7 +74,8 @@ pub use shared_rates::SharedRates;
 pub use store::{
     ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, PermitDemand, PermitGrant,
     PermitStore, QuotaDemand, QuotaGrant, QuotaStore, RecordChange, RecordKey, RecordStore,
-    RecordVersion, RedisStore, SessionStore, SessionWrite, SessionWritten, StoredValue, ValueFault,
+    RecordVersion, RedisStore, SessionStore, SessionWrite, SessionWritten, StoreFailure,
+    StoreHealth, StoredValue, ValueFault,
 };
 pub use used_items::{SingleUseItem, SpendRefusal, SpentItem, UsedItems};
 
@@ -105,6 +105,7 @@ pub struct Cluster {
     envelopes: Sealer,
     nonces: UsedNonces,
     membership: Arc<Membership>,
+    health: Arc<StoreHealth>,
     shared_rates: Arc<SharedRates>,
     shared_quotas: Arc<SharedQuotas>,
     used_items: Arc<UsedItems>,
@@ -139,8 +140,12 @@ pub struct ClusterView {
     pub store_error: Option<String>,
     /// The time of the last renewal of this replica's lease.
     pub renewed_at: Option<SystemTime>,
-    /// True while the store cannot be used for rates.
-    pub degraded: bool,
+    /// Time since which the store cannot be used for limits and records; `None` while it can.
+    pub degraded_since: Option<SystemTime>,
+    /// The last failed access for a limit or a record.
+    pub last_failure: Option<StoreFailure>,
+    /// Latency of the store; `None` without an answer in the last minute.
+    pub store_latency: Option<StoreLatency>,
     /// Number of sessions that this replica owns and records.
     pub sessions: usize,
     /// The other replicas.
@@ -165,12 +170,9 @@ impl Cluster {
         let keys = MembershipKeys { records: sealer(RECORD_PURPOSE)?, id };
         let tls = Arc::new(ArcSwapOption::from_pointee(parts.tls));
         let secret = parts.keys.first().map_or(&[][..], |key| key.expose().as_bytes());
-        let shared_rates = SharedRates::new(SharedRateParts {
-            store: Arc::clone(&parts.store),
-            secret,
-            degrade: settings.degrade,
-            counts: parts.counts.clone(),
-        });
+        let health =
+            StoreHealth::new(Arc::clone(&parts.store), settings.degrade, parts.counts.clone());
+        let shared_rates = SharedRates::new(Arc::clone(&health), secret, parts.counts.clone());
         let records = sealer(SHARED_RECORD_PURPOSE)?;
         let session_records = SessionRecordParts {
             own: id,
@@ -189,9 +191,10 @@ impl Cluster {
             nonces: UsedNonces::default(),
             membership: Arc::new(membership),
             shared_quotas: Arc::new(SharedQuotas::new(Arc::clone(&shared_rates))),
-            used_items: Arc::new(UsedItems::new(Arc::clone(&shared_rates))),
-            records: Arc::new(SealedRecords::new(Arc::clone(&shared_rates), records)),
+            used_items: Arc::new(UsedItems::new(Arc::clone(&health))),
+            records: Arc::new(SealedRecords::new(Arc::clone(&health), records)),
             shared_rates,
+            health,
             session_records: SessionRecords::new(session_records),
             places: KnownPlaces::default(),
             degrade: settings.degrade,
@@ -251,6 +254,9 @@ impl Cluster {
     async fn renew_lease(&self, digest: String) {
         self.membership.begin_attempt();
         let was_failing = self.membership.is_store_failing();
+        let sessions = self.session_records.len();
+        self.membership.note_sessions(sessions);
+        self.counts.set_owned_sessions(sessions);
         if let Some(start) = self.membership.renew(digest).await {
             // Asked after the reply: the store may have received this lease when the last one was over.
             let has_gap = was_failing || self.membership.lease() == LeaseStatus::Lapsed;
@@ -386,7 +392,9 @@ impl Cluster {
     /// Returns the cluster as operators see it.
     pub fn view(&self) -> ClusterView {
         ClusterView {
-            degraded: self.shared_rates.is_degraded(),
+            degraded_since: self.health.degraded_since(),
+            last_failure: self.health.last_failure(),
+            store_latency: self.counts.store_latency(),
             sessions: self.session_records.len(),
             ..self.membership.view()
         }

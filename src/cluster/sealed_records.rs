@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
-use tokio::time::timeout;
 
-use super::shared_rates::SharedRates;
-use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey, ValueFaultLog};
-use super::{ClusterStoreError, STORE_TIMEOUT, ValueFault};
+use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey, StoreHealth, ValueFaultLog};
+use super::{ClusterStoreError, ValueFault};
 use crate::crypto::{Sealer, sha256};
 use crate::oauth::{
     NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
@@ -22,15 +20,15 @@ use crate::oauth::{
 /// Sealed records in the store.
 #[derive(Debug)]
 pub(crate) struct SealedRecords {
-    rates: Arc<SharedRates>,
+    health: Arc<StoreHealth>,
     sealer: Sealer,
     faults: ValueFaultLog,
 }
 
 impl SealedRecords {
-    pub(super) fn new(rates: Arc<SharedRates>, sealer: Sealer) -> Self {
-        let faults = ValueFaultLog::new(rates.store().place());
-        Self { rates, sealer, faults }
+    pub(super) fn new(health: Arc<StoreHealth>, sealer: Sealer) -> Self {
+        let faults = ValueFaultLog::new(health.store().place());
+        Self { health, sealer, faults }
     }
 
     /// Runs an access to a record of this kind, and notes a failure.
@@ -39,15 +37,8 @@ impl SealedRecords {
         kind: SharedRecordKind,
         access: impl Future<Output = Result<T, ClusterStoreError>>,
     ) -> Result<T, SharingFault> {
-        if self.rates.is_degraded() {
-            return Err(SharingFault::Unavailable);
-        }
         let access = async { separate_value_fault(access.await) };
-        let reply = timeout(STORE_TIMEOUT, access).await;
-        let reply = reply.unwrap_or(Err(ClusterStoreError::Timeout)).map_err(|error| {
-            self.rates.degrade(&error);
-            SharingFault::Unavailable
-        })?;
+        let reply = self.health.access(access).await.ok_or(SharingFault::Unavailable)?;
         reply.map_err(|fault| {
             self.faults.note(collection_of(kind), fault);
             SharingFault::Unavailable
@@ -60,9 +51,9 @@ impl SealedRecords {
     /// Creates the records of a replica with this store.
     pub(crate) fn in_tests(store: &Arc<super::MemoryStore>) -> Arc<dyn SharedRecords> {
         let degrade = crate::config::DegradeChoice::Local;
-        let rates = SharedRates::in_tests(Arc::clone(store) as _, degrade);
+        let health = StoreHealth::in_tests(Arc::clone(store) as _, degrade);
         let sealer = Sealer::new(SHARED_RECORD_PURPOSE, [&b"key"[..]]);
-        Arc::new(Self::new(rates, sealer.expect("a key")))
+        Arc::new(Self::new(health, sealer.expect("a key")))
     }
 }
 
@@ -70,7 +61,7 @@ impl SealedRecords {
 impl SharedRecords for SealedRecords {
     async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
         let name = name_of(place);
-        let reading = self.rates.store().read_record(key_of(place, &name));
+        let reading = self.health.store().read_record(key_of(place, &name));
         let found = self.access(place.kind, reading).await?;
         Ok(found.map(|sealed| {
             let value = self.sealer.open(name.as_bytes(), &sealed);
@@ -86,7 +77,8 @@ impl SharedRecords for SealedRecords {
         place: RecordPlace<'_>,
     ) -> Result<Option<SharedRecord>, SharingFault> {
         let name = name_of(place);
-        let found = self.access(self.rates.store().read_version(key_of(place, &name))).await?;
+        let reading = self.health.store().read_version(key_of(place, &name));
+        let found = self.access(place.kind, reading).await?;
         Ok(found.map(|version| SharedRecord { value: Vec::new(), sealed: version.to_vec() }))
     }
 
@@ -105,7 +97,7 @@ impl SharedRecords for SealedRecords {
         }
         let change = RecordChange::Write { bytes: &sealed, lifetime: new.lifetime };
         let expected = expected.map(|record| &*record.sealed);
-        let writing = self.rates.store().replace_record(key_of(place, &name), expected, change);
+        let writing = self.health.store().replace_record(key_of(place, &name), expected, change);
         let is_written = self.access(place.kind, writing).await?;
         Ok(is_written.then_some(SharedRecord { value, sealed }))
     }
@@ -117,8 +109,8 @@ impl SharedRecords for SealedRecords {
     ) -> Result<bool, SharingFault> {
         let name = name_of(place);
         let change = RecordChange::Remove;
-        let removing =
-            self.rates.store().replace_record(key_of(place, &name), Some(&expected.sealed), change);
+        let key = key_of(place, &name);
+        let removing = self.health.store().replace_record(key, Some(&expected.sealed), change);
         self.access(place.kind, removing).await
     }
 }
@@ -185,9 +177,9 @@ mod tests {
     const PLACE: RecordPlace<'static> = RecordPlace { kind: SharedRecordKind::Grant, name: "ann" };
 
     fn replica(store: &Arc<MemoryStore>, keys: &[&str]) -> SealedRecords {
-        let rates = SharedRates::in_tests(Arc::clone(store) as _, DegradeChoice::Local);
+        let health = StoreHealth::in_tests(Arc::clone(store) as _, DegradeChoice::Local);
         let keys = keys.iter().map(|key| key.as_bytes());
-        SealedRecords::new(rates, Sealer::new(SHARED_RECORD_PURPOSE, keys).unwrap())
+        SealedRecords::new(health, Sealer::new(SHARED_RECORD_PURPOSE, keys).unwrap())
     }
 
     fn new(value: &[u8]) -> NewRecord<'_> {

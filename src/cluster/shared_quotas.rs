@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::timeout;
 
+use super::ClusterStoreError;
 use super::shared_rates::SharedRates;
 use super::store::{QuotaDemand, QuotaGrant};
-use super::{ClusterStoreError, STORE_TIMEOUT};
 use crate::shares::QuotaWindow;
 
 /// The quotas that this replica shares with others.
@@ -80,12 +79,6 @@ impl SharedQuotas {
         Self { rates, leases: Mutex::default() }
     }
 
-    /// Returns the shared rates, which note failures of the store.
-    #[cfg(test)]
-    pub(super) fn rates(&self) -> &SharedRates {
-        &self.rates
-    }
-
     /// Returns the number of leases of all windows.
     #[cfg(test)]
     pub(super) fn leases(&self) -> usize {
@@ -139,15 +132,12 @@ impl SharedQuotas {
     }
 
     async fn request(&self, name: &str, demand: &QuotaDemand) -> Option<QuotaGrant> {
-        if self.rates.is_degraded() {
-            return None;
-        }
-        let leasing = self.rates.store().lease_quota(name, demand);
-        let reply = timeout(STORE_TIMEOUT, leasing).await;
-        let reply = reply.unwrap_or(Err(ClusterStoreError::Timeout));
-        let granted = reply
-            .and_then(|reply| QuotaGrant::read(&reply, demand).ok_or(ClusterStoreError::Reply));
-        granted.inspect_err(|error| self.rates.degrade(error)).ok()
+        let health = self.rates.health();
+        let leasing = async {
+            let reply = health.store().lease_quota(name, demand).await?;
+            QuotaGrant::read(&reply, demand).ok_or(ClusterStoreError::Reply)
+        };
+        health.access(leasing).await
     }
 
     /// Returns the calls that a quota still admits, as far as it is known.
@@ -168,13 +158,10 @@ impl SharedQuotas {
         let leases = std::mem::take(&mut *self.leases.lock());
         for lease in leases.into_values().flat_map(|leases| leases.leases.into_values()) {
             let unused = std::mem::take(&mut lease.state.lock().unused);
-            if unused == 0 || self.rates.is_degraded() {
-                continue;
-            }
-            let returning = self.rates.store().return_quota(&lease.name, unused);
-            let returned = timeout(STORE_TIMEOUT, returning).await;
-            if let Err(error) = returned.unwrap_or(Err(ClusterStoreError::Timeout)) {
-                self.rates.degrade(&error);
+            if unused > 0 {
+                let health = self.rates.health();
+                // Without the store, they are lost until the window ends.
+                let _ = health.access(health.store().return_quota(&lease.name, unused)).await;
             }
         }
     }
@@ -248,6 +235,9 @@ const LIFETIME_WINDOWS: u32 = 2;
 /// Added to the lifetime, for replicas with a late clock.
 const CLOCK_DIFFERENCE: Duration = Duration::from_mins(1);
 /// Limit of the leases of all windows.
-pub(super) const MAX_LEASES: usize = 100_000;
+const MAX_LEASES: usize = 100_000;
 /// Holder of the calls of all callers beyond that limit.
 const OTHER_HOLDERS: &str = "others";
+
+#[cfg(test)]
+mod tests;

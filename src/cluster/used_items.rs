@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use tokio::time::timeout;
 
 #[cfg(test)]
 use super::ClusterStore;
+#[cfg(test)]
 use super::shared_rates::SharedRates;
-use super::store::{RecordChange, RecordKey};
-use super::{ClusterStoreError, STORE_TIMEOUT};
+use super::store::{RecordChange, RecordKey, StoreHealth};
 #[cfg(test)]
 use crate::config::DegradeChoice;
 use crate::crypto::{random_bytes, sha256};
@@ -25,7 +24,7 @@ use crate::crypto::{random_bytes, sha256};
 /// The items that replicas have used.
 #[derive(Debug)]
 pub struct UsedItems {
-    rates: Arc<SharedRates>,
+    health: Arc<StoreHealth>,
 }
 
 /// An item that may be used once.
@@ -51,7 +50,7 @@ pub enum SpendRefusal {
 /// An item that was used here, given back if it is dropped before it is kept.
 #[derive(Debug)]
 pub struct SpentItem {
-    rates: Arc<SharedRates>,
+    health: Arc<StoreHealth>,
     /// The name of the record; `None` if the item is kept.
     name: Option<String>,
     /// The value of the record, which no other use of the item has.
@@ -59,8 +58,8 @@ pub struct SpentItem {
 }
 
 impl UsedItems {
-    pub(super) fn new(rates: Arc<SharedRates>) -> Self {
-        Self { rates }
+    pub(super) fn new(health: Arc<StoreHealth>) -> Self {
+        Self { health }
     }
 
     /// Uses an item.
@@ -68,22 +67,17 @@ impl UsedItems {
     /// # Errors
     /// [`SpendRefusal`]. If the store fails during the request, the item may be used up.
     pub async fn spend(&self, item: SingleUseItem<'_>) -> Result<SpentItem, SpendRefusal> {
-        if self.rates.is_degraded() {
-            return Err(SpendRefusal::Unavailable);
-        }
         let value: [u8; 16] = random_bytes().map_err(|_| SpendRefusal::Unavailable)?;
         let name = name_of(&item);
         let lifetime = Some(item.valid_for.saturating_add(CLOCK_MARGIN).min(MAX_LIFETIME));
         let change = RecordChange::Write { bytes: &value, lifetime };
-        let writing = self.rates.store().replace_record(key_of(&name), None, change);
-        let written = timeout(STORE_TIMEOUT, writing).await;
-        match written.unwrap_or(Err(ClusterStoreError::Timeout)) {
-            Ok(true) => Ok(SpentItem { rates: Arc::clone(&self.rates), name: Some(name), value }),
-            Ok(false) => Err(SpendRefusal::Used),
-            Err(error) => {
-                self.rates.degrade(&error);
-                Err(SpendRefusal::Unavailable)
+        let writing = self.health.store().replace_record(key_of(&name), None, change);
+        match self.health.access(writing).await {
+            Some(true) => {
+                Ok(SpentItem { health: Arc::clone(&self.health), name: Some(name), value })
             }
+            Some(false) => Err(SpendRefusal::Used),
+            None => Err(SpendRefusal::Unavailable),
         }
     }
 }
@@ -92,12 +86,12 @@ impl UsedItems {
 impl UsedItems {
     /// Creates the items of a replica with this store.
     pub(crate) fn in_tests(store: Arc<dyn ClusterStore>) -> Arc<Self> {
-        Arc::new(Self::new(SharedRates::in_tests(store, DegradeChoice::Local)))
+        Arc::new(Self::new(StoreHealth::in_tests(store, DegradeChoice::Local)))
     }
 
-    /// Returns the shared rates, which note failures of the store.
+    /// Returns the shared rates of the same replica.
     pub(crate) fn rates(&self) -> Arc<SharedRates> {
-        Arc::clone(&self.rates)
+        SharedRates::sharing(Arc::clone(&self.health))
     }
 }
 
@@ -111,12 +105,12 @@ impl SpentItem {
 impl Drop for SpentItem {
     fn drop(&mut self) {
         let Some(name) = self.name.take() else { return };
-        let (rates, value) = (Arc::clone(&self.rates), self.value);
-        self.rates.runtime().spawn(async move {
+        let (health, value) = (Arc::clone(&self.health), self.value);
+        self.health.runtime().spawn(async move {
             let change = RecordChange::Remove;
-            let removing = rates.store().replace_record(key_of(&name), Some(&value), change);
+            let removing = health.store().replace_record(key_of(&name), Some(&value), change);
             // Without the store, the item is used up.
-            let _ = timeout(STORE_TIMEOUT, removing).await;
+            let _ = health.access(removing).await;
         });
     }
 }
@@ -191,6 +185,15 @@ mod tests {
         spent.keep();
         tokio::task::yield_now().await;
         assert_eq!(a.spend(one).await.map(drop), Err(SpendRefusal::Used));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_record_of_an_item_expires_within_a_bounded_time() {
+        let (_store, [a, b, _]) = replicas();
+        let endless = SingleUseItem { valid_for: Duration::MAX, ..item("consent", b"1") };
+        a.spend(endless).await.unwrap().keep();
+        advance(MAX_LIFETIME).await;
+        b.spend(endless).await.unwrap().keep();
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use super::test_body;
 
 /// Bounds of the rates and quotas that replicas share, and of the nodes of their store: the constant, the
 /// file of its test, and the test.
-const SHARED: [(&str, &str, &str); 9] = [
-    ("MAX_BLOCK", SHARED_TESTS, "a_block_of_a_large_quota_is_bounded"),
+const SHARED: [(&str, &str, &str); 10] = [
+    ("MAX_BLOCK", QUOTA_TESTS, "a_block_of_a_large_quota_is_bounded"),
     ("MAX_CHARGES", SHARED_TESTS, "a_bounded_number_of_failed_logins_waits_for_the_store"),
     (
         "MAX_DATABASE_DIGITS",
@@ -16,7 +16,8 @@ const SHARED: [(&str, &str, &str); 9] = [
         "the_place_of_a_store_shows_no_password_and_plain_connections_stay_on_this_machine",
     ),
     ("MAX_HOST_BYTES", STORES, "a_sentinel_that_answers_nonsense_names_no_primary"),
-    ("MAX_LEASES", SHARED_TESTS, "holders_of_quotas_are_bounded"),
+    ("MAX_LEASES", QUOTA_TESTS, "holders_of_quotas_are_bounded"),
+    ("MAX_RECENT", STORE_ACCESSES, "the_latency_is_that_of_the_answers_of_the_last_minute"),
     ("MAX_REDIRECTIONS", STORES, "a_cluster_without_a_slot_fails_in_time"),
     (
         "MAX_SERVICE_BYTES",
@@ -36,14 +37,17 @@ const SHARED: [(&str, &str, &str); 9] = [
 ];
 
 /// The files whose bounds are in [`SHARED`].
-const SHARED_SOURCES: [&str; 5] = [
+const SHARED_SOURCES: [&str; 6] = [
     STORE_URL,
+    STORE_ACCESSES,
     "src/cluster/shared_quotas.rs",
     "src/cluster/shared_rates/mod.rs",
     "src/cluster/shared_rates/permits.rs",
     "src/cluster/store/connection.rs",
 ];
+const QUOTA_TESTS: &str = "src/cluster/shared_quotas/tests.rs";
 const SHARED_TESTS: &str = "src/cluster/shared_rates/tests.rs";
+const STORE_ACCESSES: &str = "crates/telemetry/src/metrics/store_accesses.rs";
 const STORES: &str = "tests/gateway/cluster/stores.rs";
 const STORE_URL: &str = "crates/config/src/sections/gateway/store_url.rs";
 

@@ -57,6 +57,7 @@ async fn an_old_record_and_that_of_another_name_are_ignored() {
         renewed: unix_millis(clock::wall_now() - Duration::from_secs(seconds)),
         renewals: 1,
         digest: String::new(),
+        sessions: None,
     };
     for (number, seconds) in [(6, 14), (7, 20)] {
         let name = ReplicaId::new([number; 8]).to_string();
@@ -107,6 +108,7 @@ async fn a_replica_with_another_time_is_ignored_and_reported() {
             renewed: unix_millis(renewed),
             renewals: 1,
             digest: String::new(),
+            sessions: None,
         };
         let name = ReplicaId::new([number; 8]).to_string();
         let sealed = record.seal(&two.records, &name).unwrap();
@@ -165,6 +167,7 @@ async fn a_limited_number_of_replicas_is_read() {
             renewed: unix_millis(clock::wall_now()),
             renewals: 1,
             digest: String::new(),
+            sessions: None,
         };
         let name = ReplicaId::new((number << 8).to_be_bytes()).to_string();
         let sealed = record.seal(&one.records, &name).unwrap();

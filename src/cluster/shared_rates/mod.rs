@@ -10,25 +10,20 @@
 mod permits;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
 
-use super::store::{PermitDemand, PermitGrant};
-use super::{ClusterStore, ClusterStoreError, STORE_TIMEOUT};
+#[cfg(test)]
+use super::ClusterStore;
+use super::store::{PermitDemand, PermitGrant, StoreHealth};
 use crate::clock;
-use crate::config::{DegradeChoice, Rate};
+use crate::config::DegradeChoice;
 use crate::crypto::derive_key;
 use crate::shares::{LearnRefillTime, PermitSource, PermitTaking, SharedPermits, SharedRate};
-use crate::telemetry::log::FaultLog;
 use crate::telemetry::metrics::ClusterCounts;
-use crate::text::error_chain;
 
 use permits::RatePermits;
 
@@ -36,66 +31,37 @@ use permits::RatePermits;
 #[derive(Debug)]
 pub struct SharedRates {
     own: Weak<Self>,
-    store: Arc<dyn ClusterStore>,
+    health: Arc<StoreHealth>,
     /// Key of the names in the store.
     key: [u8; 32],
-    degrade: DegradeChoice,
     counts: ClusterCounts,
-    /// Drives the requests to the store.
-    runtime: Handle,
-    is_degraded: AtomicBool,
-    faults: Mutex<FaultLog>,
     /// Permits by limit, rate and holder.
     permits: Mutex<HashMap<String, Arc<RatePermits>>>,
     /// One for each charge after the fact that is under way.
     charges: Arc<Semaphore>,
 }
 
-/// The parts of [`SharedRates`].
-pub(super) struct SharedRateParts<'a> {
-    pub(super) store: Arc<dyn ClusterStore>,
-    /// The first of `gateway.state_keys`.
-    pub(super) secret: &'a [u8],
-    pub(super) degrade: DegradeChoice,
-    pub(super) counts: ClusterCounts,
-}
-
 impl SharedRates {
-    /// Needs a runtime, which will drive the requests to the store.
-    pub(super) fn new(parts: SharedRateParts<'_>) -> Arc<Self> {
-        let SharedRateParts { store, secret, degrade, counts } = parts;
+    /// Names buckets with the first of `gateway.state_keys`.
+    pub(super) fn new(health: Arc<StoreHealth>, secret: &[u8], counts: ClusterCounts) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
-            store,
+            health,
             key: derive_key(RATE_PURPOSE, secret),
-            degrade,
             counts,
-            runtime: Handle::current(),
-            is_degraded: AtomicBool::new(false),
-            faults: Mutex::default(),
             permits: Mutex::default(),
             charges: Arc::new(Semaphore::new(MAX_CHARGES)),
         })
     }
 
-    /// Returns true while the store cannot be used for rates.
-    pub fn is_degraded(&self) -> bool {
-        self.is_degraded.load(Ordering::Relaxed)
-    }
-
-    /// Returns the runtime that drives requests to the store.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
-    /// Returns the store.
-    pub(super) fn store(&self) -> &Arc<dyn ClusterStore> {
-        &self.store
+    /// Returns the store with its health.
+    pub(super) fn health(&self) -> &Arc<StoreHealth> {
+        &self.health
     }
 
     /// Returns the result of taking permits while the store cannot be used; `None` if it can.
     fn decide_degraded(&self) -> Option<PermitTaking> {
-        self.is_degraded().then_some(match self.degrade {
+        self.health.degrade_choice().map(|choice| match choice {
             DegradeChoice::Local => PermitTaking::Alone,
             DegradeChoice::Refuse => PermitTaking::Unavailable,
         })
@@ -104,53 +70,7 @@ impl SharedRates {
     /// Takes permits from the store. `None` if it cannot be used: then the rates are degraded.
     async fn request(&self, name: &str, demand: &PermitDemand) -> Option<PermitGrant> {
         self.counts.count_rate_request();
-        let reply = timeout(STORE_TIMEOUT, self.store.take_permits(name, demand)).await;
-        let reply = reply.unwrap_or(Err(ClusterStoreError::Timeout));
-        let granted = reply
-            .and_then(|reply| PermitGrant::read(&reply, demand).ok_or(ClusterStoreError::Reply));
-        match granted {
-            Ok(grant) => Some(grant),
-            Err(error) => {
-                self.degrade(&error);
-                None
-            }
-        }
-    }
-
-    /// Notes that the store cannot be used, and tries it until it can.
-    pub(super) fn degrade(&self, error: &ClusterStoreError) {
-        self.counts.count_rate_error();
-        if self.is_degraded.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let effect = match self.degrade {
-            DegradeChoice::Local => "each replica counts rates for itself",
-            DegradeChoice::Refuse => "requests with a shared rate are refused",
-        };
-        let (place, text) = (self.store.place(), error_chain(error));
-        let line = format!("the store of shared rates cannot be used, {effect}: {place}: {text}");
-        if let Some(line) = self.faults.lock().note_about(STORE_SUBJECT, &line, clock::now()) {
-            tracing::warn!("{line}");
-        }
-        let own = Weak::clone(&self.own);
-        self.runtime.spawn(async move {
-            loop {
-                sleep(PROBE_INTERVAL).await;
-                let Some(rates) = own.upgrade() else { return };
-                if rates.probe().await {
-                    tracing::info!("the store of shared rates can be used again");
-                    rates.is_degraded.store(false, Ordering::Relaxed);
-                    return;
-                }
-            }
-        });
-    }
-
-    /// Returns true if the store can be used. Takes nothing.
-    async fn probe(&self) -> bool {
-        let rate = Rate { count: std::num::NonZeroU32::MIN, per: PROBE_INTERVAL };
-        let demand = PermitDemand { rate, least: 0, most: 0 };
-        self.request(&self.name_of("probe"), &demand).await.is_some()
+        self.health.access(self.health.take_permits(name, demand)).await
     }
 
     /// Returns the name of a bucket in the store.
@@ -187,8 +107,12 @@ impl SharedRates {
 impl SharedRates {
     /// Creates the rates of a replica.
     pub(super) fn in_tests(store: Arc<dyn ClusterStore>, degrade: DegradeChoice) -> Arc<Self> {
-        let counts = ClusterCounts::default();
-        Self::new(SharedRateParts { store, secret: b"shared", degrade, counts })
+        Self::sharing(StoreHealth::in_tests(store, degrade))
+    }
+
+    /// Creates the rates of a replica with this store.
+    pub(super) fn sharing(health: Arc<StoreHealth>) -> Arc<Self> {
+        Self::new(health, b"shared", ClusterCounts::default())
     }
 }
 
@@ -203,10 +127,10 @@ impl PermitSource for SharedRates {
     }
 
     fn charge(&self, rate: &SharedRate<'_>, learn: LearnRefillTime) {
-        let Some(own) = self.own.upgrade().filter(|own| !own.is_degraded()) else { return };
+        let Some(own) = self.own.upgrade().filter(|own| !own.health.is_degraded()) else { return };
         let Ok(under_way) = Arc::clone(&self.charges).try_acquire_owned() else { return };
         let (name, rate) = (self.name_of(&describe(rate)), rate.rate);
-        self.runtime.spawn(async move {
+        self.health.runtime().spawn(async move {
             let demand = PermitDemand { rate, least: 1, most: 1 };
             if let Some(grant) = own.request(&name, &demand).await {
                 learn(grant.refill_time(rate));
@@ -224,10 +148,6 @@ fn describe(rate: &SharedRate<'_>) -> String {
 
 /// Purpose of the key of names in the store.
 const RATE_PURPOSE: &[u8] = b"trunkline shared rate";
-/// Subject of the log lines about the store.
-const STORE_SUBJECT: &str = "the store of shared rates";
-/// The time between two attempts to use a store that failed.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Limit of the rates and holders with permits here.
 const MAX_SHARED_RATES: usize = 100_000;
 /// Limit of the charges after the fact that are under way.

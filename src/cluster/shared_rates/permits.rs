@@ -157,7 +157,7 @@ impl RatePermits {
         let spare = state.ahead.saturating_sub(free.saturating_sub(state.wanted));
         let most = (needed + spare).max(1);
         let demand = PermitDemand { rate: self.rate, least: 1, most };
-        let runtime = rates.runtime.clone();
+        let runtime = rates.health.runtime().clone();
         runtime.spawn(async move {
             let grant = rates.request(&own.name, &demand).await;
             own.finish_fetch(grant);

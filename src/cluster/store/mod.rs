@@ -6,7 +6,10 @@
 //! that the store learns neither names nor tokens. Every reply is bounded.
 
 mod connection;
+mod health;
 mod memory;
+#[cfg(test)]
+mod nonsense;
 mod permits;
 mod quotas;
 mod records;
@@ -18,7 +21,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+#[cfg(test)]
+pub(super) use self::health::PROBE_INTERVAL;
+pub use self::health::{StoreFailure, StoreHealth};
 pub use self::memory::MemoryStore;
+#[cfg(test)]
+pub(super) use self::nonsense::NonsenseStore;
 pub use self::permits::{PermitDemand, PermitGrant, PermitStore};
 pub use self::quotas::{QuotaDemand, QuotaGrant, QuotaStore};
 pub(super) use self::records::version_of;

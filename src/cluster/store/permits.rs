@@ -12,6 +12,7 @@ use super::memory::MemoryStore;
 use super::redis::{KEY_PREFIX, RedisStore};
 use crate::clock;
 use crate::config::Rate;
+use crate::telemetry::metrics::StoreOperation;
 
 /// Permits that a replica takes from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl PermitStore for RedisStore {
             .arg(demand.rate.count.get())
             .arg(demand.least)
             .arg(demand.most);
-        let (reply,): (Vec<i64>,) = self.run(&commands).await?;
+        let (reply,): (Vec<i64>,) = self.run(StoreOperation::TakePermits, &commands).await?;
         Ok(reply)
     }
 }
@@ -147,3 +148,34 @@ fn micros(time: Duration) -> u64 {
 const TAKE_SCRIPT: &str = include_str!("take_permits.lua");
 /// The collection of rates. Their keys expire when the bucket is full.
 const RATE_COLLECTION: &str = "rates";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_possible_reply_is_a_grant() {
+        let rate = Rate { count: 10.try_into().unwrap(), per: Duration::from_secs(1) };
+        let demand = PermitDemand { rate, least: 3, most: 5 };
+        for reply in [[0, 0, 10], [0, 2_000_000, 0], [3, 0, 0], [5, 0, 5]] {
+            let grant = PermitGrant::read(&reply, &demand).unwrap();
+            assert_eq!([i64::from(grant.taken), i64::from(grant.left)], [reply[0], reply[2]]);
+        }
+        let impossible: [&[i64]; 11] = [
+            &[],
+            &[3, 0],
+            &[3, 0, 0, 0],
+            &[2, 0, 0],
+            &[6, 0, 0],
+            &[-3, 0, 0],
+            &[3, -1, 0],
+            &[3, 0, -1],
+            &[0, 0, 11],
+            &[0, 2_000_001, 0],
+            &[i64::MAX, 0, 0],
+        ];
+        for reply in impossible {
+            assert_eq!(PermitGrant::read(reply, &demand), None, "{reply:?}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ use super::ClusterStoreError;
 use super::memory::MemoryStore;
 use super::redis::{KEY_PREFIX, RedisStore};
 use crate::clock;
+use crate::telemetry::metrics::StoreOperation;
 
 /// Calls of a quota that a replica leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,14 +86,14 @@ impl QuotaStore for RedisStore {
             .arg(demand.least)
             .arg(demand.most)
             .arg(u64::try_from(demand.lifetime.as_millis()).unwrap_or(u64::MAX));
-        let (reply,): (Vec<i64>,) = self.run(&commands).await?;
+        let (reply,): (Vec<i64>,) = self.run(StoreOperation::LeaseQuota, &commands).await?;
         Ok(reply)
     }
 
     async fn return_quota(&self, name: &str, calls: u32) -> Result<(), ClusterStoreError> {
         let mut commands = Pipeline::new();
         commands.cmd("EVAL").arg(RETURN_SCRIPT).arg(1).arg(quota_key(name)).arg(calls).ignore();
-        self.run(&commands).await
+        self.run(StoreOperation::ReturnQuota, &commands).await
     }
 }
 
@@ -135,3 +136,23 @@ const LEASE_SCRIPT: &str = include_str!("lease_quota.lua");
 const RETURN_SCRIPT: &str = include_str!("return_quota.lua");
 /// The collection of quotas.
 const QUOTA_COLLECTION: &str = "quotas";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_possible_reply_is_a_grant() {
+        let lifetime = Duration::from_secs(60);
+        let demand = QuotaDemand { limit: 100, least: 3, most: 5, lifetime };
+        for reply in [[0, 0], [0, 7_000], [3, 3], [5, 100]] {
+            let grant = QuotaGrant::read(&reply, &demand).unwrap();
+            assert_eq!(i64::from(grant.leased), reply[0]);
+        }
+        let impossible: [&[i64]; 9] =
+            [&[], &[3], &[3, 3, 3], &[2, 3], &[6, 6], &[3, 2], &[5, 101], &[-3, 3], &[3, -3]];
+        for reply in impossible {
+            assert_eq!(QuotaGrant::read(reply, &demand), None, "{reply:?}");
+        }
+    }
+}

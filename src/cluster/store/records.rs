@@ -14,6 +14,7 @@ use super::redis::RedisStore;
 use super::{ClusterStoreError, ValueFault};
 use crate::clock;
 use crate::crypto::NONCE_LEN;
+use crate::telemetry::metrics::StoreOperation;
 
 /// The version of a sealed record: its first bytes, which are a random nonce.
 pub type RecordVersion = [u8; NONCE_LEN];
@@ -84,7 +85,7 @@ impl RecordStore for RedisStore {
         // One byte more than a record may have shows that it is too long.
         let end = isize::try_from(key.max_bytes).unwrap_or(isize::MAX);
         commands.getrange(self.record_key(key.collection, key.name), 0, end);
-        let (bytes,): (Vec<u8>,) = self.run(&commands).await?;
+        let (bytes,): (Vec<u8>,) = self.run(StoreOperation::ReadRecord, &commands).await?;
         match bytes.len() {
             0 => Ok(None),
             length if length <= key.max_bytes => Ok(Some(bytes)),
@@ -98,7 +99,7 @@ impl RecordStore for RedisStore {
     ) -> Result<Option<RecordVersion>, ClusterStoreError> {
         let mut commands = Pipeline::new();
         commands.getrange(self.record_key(key.collection, key.name), 0, LAST_VERSION_BYTE);
-        let (bytes,): (Vec<u8>,) = self.run(&commands).await?;
+        let (bytes,): (Vec<u8>,) = self.run(StoreOperation::ReadRecord, &commands).await?;
         Ok(version_of(&bytes))
     }
 
@@ -124,7 +125,7 @@ impl RecordStore for RedisStore {
             .arg(expected.unwrap_or_default())
             .arg(bytes)
             .arg(lifetime);
-        let (replaced,): (i64,) = self.run(&commands).await?;
+        let (replaced,): (i64,) = self.run(StoreOperation::ReplaceRecord, &commands).await?;
         Ok(replaced == 1)
     }
 }

@@ -17,9 +17,11 @@ use super::sessions::SESSION_COLLECTION;
 use super::{
     ClusterStore, ClusterStoreError, MAX_VALUE_BYTES, StoredValue, ValueFault, ValueFaultLog,
 };
+use crate::clock;
 use crate::cluster::membership::REPLICA_COLLECTION;
 use crate::config::{StoreKind, StoreUrl};
 use crate::crypto::random_bytes;
+use crate::telemetry::metrics::{AccessOutcome, ClusterCounts, StoreOperation};
 
 /// A connection to the server, which is established again after a failure.
 pub struct RedisStore {
@@ -27,6 +29,7 @@ pub struct RedisStore {
     place: String,
     is_cluster: bool,
     faults: ValueFaultLog,
+    counts: ClusterCounts,
 }
 
 impl RedisStore {
@@ -40,7 +43,12 @@ impl RedisStore {
         let is_cluster = matches!(url.kind(), StoreKind::Cluster);
         let place = url.place();
         let faults = ValueFaultLog::new(place.clone());
-        Ok(Self { connection, place, is_cluster, faults })
+        Ok(Self { connection, place, is_cluster, faults, counts: ClusterCounts::default() })
+    }
+
+    /// Records the durations of requests in `counts`.
+    pub fn counting(self, counts: ClusterCounts) -> Self {
+        Self { counts, ..self }
     }
 
     /// Writes a value, reads it and removes it, as a replica does.
@@ -80,7 +88,7 @@ impl ClusterStore for RedisStore {
         let mut commands = Pipeline::new();
         commands.pset_ex(self.member_key(collection, name), bytes, lease).ignore();
         commands.sadd(self.names_key(collection), name).ignore();
-        self.run(&commands).await
+        self.run(StoreOperation::Put, &commands).await
     }
 
     async fn list(
@@ -92,7 +100,7 @@ impl ClusterStore for RedisStore {
         let mut commands = Pipeline::new();
         commands.srandmember_multiple(self.names_key(collection), count);
         // Bytes: members of other programs are no text, and must not hide the names.
-        let (members,): (Vec<Vec<u8>>,) = self.run(&commands).await?;
+        let (members,): (Vec<Vec<u8>>,) = self.run(StoreOperation::List, &commands).await?;
         let (mut names, mut useless) = (Vec::new(), Pipeline::new());
         for member in members.into_iter().take(most) {
             match read_name(&member) {
@@ -108,8 +116,10 @@ impl ClusterStore for RedisStore {
             commands.getrange(self.member_key(collection, name), 0, end);
             commands.pttl(self.member_key(collection, name));
         }
-        let values: Vec<RedisResult<redis::Value>> =
-            if names.is_empty() { Vec::new() } else { self.run(&commands).await? };
+        let values: Vec<RedisResult<redis::Value>> = match names.len() {
+            0 => Vec::new(),
+            _ => self.run(StoreOperation::List, &commands).await?,
+        };
         let mut stored = Vec::new();
         let (values, _) = values.as_chunks::<2>();
         for (name, [bytes, lease_left]) in names.into_iter().zip(values) {
@@ -128,7 +138,7 @@ impl ClusterStore for RedisStore {
             }
         }
         if !useless.is_empty() {
-            self.run::<()>(&useless).await?;
+            self.run::<()>(StoreOperation::List, &useless).await?;
         }
         Ok(stored)
     }
@@ -137,7 +147,7 @@ impl ClusterStore for RedisStore {
         let mut commands = Pipeline::new();
         commands.del(self.member_key(collection, name)).ignore();
         commands.srem(self.names_key(collection), name).ignore();
-        self.run(&commands).await
+        self.run(StoreOperation::Remove, &commands).await
     }
 
     fn place(&self) -> String {
@@ -170,11 +180,18 @@ impl RedisStore {
         format!("{KEY_PREFIX}:{collection}:{name}")
     }
 
+    /// Sends commands in one request.
     pub(super) async fn run<T: redis::FromRedisValue>(
         &self,
+        operation: StoreOperation,
         commands: &Pipeline,
     ) -> Result<T, ClusterStoreError> {
-        self.connection.query(commands).await.map_err(read_error)
+        let start = clock::now();
+        let answered = self.connection.query(commands).await;
+        let outcome =
+            if answered.is_ok() { AccessOutcome::Answered } else { AccessOutcome::Failed };
+        self.counts.observe_access(operation, outcome, start);
+        answered.map_err(read_error)
     }
 }
 

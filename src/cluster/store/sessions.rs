@@ -17,6 +17,7 @@ use super::redis::{RedisStore, read_reply};
 use super::{ClusterStoreError, MAX_RECORD_BYTES};
 use crate::clock;
 use crate::cluster::membership::REPLICA_COLLECTION;
+use crate::telemetry::metrics::StoreOperation;
 
 /// A write of a session's record.
 #[derive(Debug, Clone)]
@@ -98,7 +99,7 @@ impl SessionStore for RedisStore {
             let expected = write.expected.as_ref().map_or(&[][..], |version| version);
             commands.arg(expected).arg(&write.bytes).arg(lifetime);
         }
-        let replies: Vec<i64> = self.run(&commands).await?;
+        let replies: Vec<i64> = self.run(StoreOperation::WriteSessions, &commands).await?;
         let outcomes: Option<Vec<_>> = replies.into_iter().map(SessionWritten::read).collect();
         outcomes.filter(|read| read.len() == writes.len()).ok_or(ClusterStoreError::Reply)
     }
@@ -116,7 +117,8 @@ impl SessionStore for RedisStore {
             let key = self.record_key(SESSION_COLLECTION, name);
             commands.getrange(&key, 0, LAST_VERSION_BYTE).pexpire(&key, lifetime).ignore();
         }
-        let versions: Vec<RedisResult<redis::Value>> = self.run(&commands).await?;
+        let versions: Vec<RedisResult<redis::Value>> =
+            self.run(StoreOperation::ProlongSessions, &commands).await?;
         if versions.len() != names.len() {
             return Err(ClusterStoreError::Reply);
         }

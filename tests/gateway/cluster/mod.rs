@@ -17,6 +17,7 @@ mod logins;
 mod lying_store;
 mod peer_heads;
 mod peer_port;
+mod operators;
 mod peers;
 mod rates;
 mod revival;

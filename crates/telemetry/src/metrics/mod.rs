@@ -26,6 +26,7 @@ mod operation;
 mod readings;
 mod server_metrics;
 mod sink_levels;
+mod store_accesses;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +47,7 @@ use failure_counts::FailureCounts;
 use operation::OperationTable;
 
 pub use audit_counts::{AuditCounts, AuditFate};
-pub use cluster_counts::{ClusterCounts, ForwardResult, RevivalResult};
+pub use cluster_counts::{ClusterCounts, ForwardResult, ReplicaLevels, RevivalResult};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use expiry_times::{ExpiryTime, ExpiryTimes};
@@ -57,6 +58,7 @@ pub use operation::Operation;
 pub use readings::{RequestTotals, UsedElement};
 pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
 pub use sink_levels::SinkLevels;
+pub use store_accesses::{AccessOutcome, StoreLatency, StoreOperation};
 
 /// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -399,6 +401,31 @@ impl Metrics {
             "Records of the audit log, and failed attempts to write one, by outcome",
             self.audit.family(),
         );
+        self.register_cluster();
+        let registry = &mut self.registry;
+        registry.register(
+            "trunkline_sink_up",
+            "1 while records or events can be written to their destination, 0 while they cannot",
+            self.sinks.family(),
+        );
+        registry.register_with_unit(
+            "trunkline_config_loaded_timestamp",
+            "Time at which the running configuration was loaded, in Unix time",
+            Unit::Seconds,
+            self.config_loaded.clone(),
+        );
+        registry.register_with_unit(
+            "trunkline_expiry_timestamp",
+            "Time at which a certificate or key expires, in Unix time, by its kind and setting",
+            Unit::Seconds,
+            self.expiries.family(),
+        );
+        let version = Info::new([("version", version)]);
+        registry.register("trunkline_build", "The running version", version);
+    }
+
+    fn register_cluster(&mut self) {
+        let registry = &mut self.registry;
         let [forwarded, store_errors, revivals] = self.cluster.families();
         registry.register(
             "trunkline_forwarded_requests",
@@ -420,24 +447,19 @@ impl Metrics {
             "Requests to the store that replicas share for permits of rates",
             self.cluster.rate_requests(),
         );
+        registry.register_with_unit(
+            "trunkline_store_operation_duration",
+            "Duration of requests to the store that replicas share, by operation and outcome",
+            Unit::Seconds,
+            self.cluster.store_durations(),
+        );
         registry.register(
-            "trunkline_sink_up",
-            "1 while records or events can be written to their destination, 0 while they cannot",
-            self.sinks.family(),
+            "trunkline_replicas",
+            "Other replicas with a lease, by configuration",
+            self.cluster.replicas(),
         );
-        registry.register_with_unit(
-            "trunkline_config_loaded_timestamp",
-            "Time at which the running configuration was loaded, in Unix time",
-            Unit::Seconds,
-            self.config_loaded.clone(),
-        );
-        registry.register_with_unit(
-            "trunkline_expiry_timestamp",
-            "Time at which a certificate or key expires, in Unix time, by its kind and setting",
-            Unit::Seconds,
-            self.expiries.family(),
-        );
-        let version = Info::new([("version", version)]);
-        registry.register("trunkline_build", "The running version", version);
+        for (name, help, level) in self.cluster.levels() {
+            registry.register(name, help, level);
+        }
     }
 }

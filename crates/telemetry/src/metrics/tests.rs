@@ -1,5 +1,7 @@
 use std::fmt::Write as _;
 
+use trunkline_core::clock;
+
 use super::*;
 use crate::SinkReport;
 
@@ -28,6 +30,9 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     metrics.cluster_counts().count_store_error();
     metrics.cluster_counts().count_revival(RevivalResult::Revived);
     metrics.cluster_counts().count_rate_request();
+    metrics.cluster_counts().set_replicas(ReplicaLevels::default());
+    let counts = metrics.cluster_counts();
+    counts.observe_access(StoreOperation::List, AccessOutcome::Answered, clock::now());
     metrics.sink_levels().replace(&[sink("audit", None)]);
     metrics.expiry_times().replace(vec![expiry("NAME", 1.0)]);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
@@ -209,8 +214,11 @@ fn page(scrape: &str) -> String {
         writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
     }
     let bounds = BUCKET_BOUNDS.map(|bound| bound.to_string()).join(", ");
+    let store_bounds =
+        store_accesses::STORE_BUCKET_BOUNDS.map(|bound| bound.to_string()).join(", ");
     page + &PAGE_TAIL
         .replace("BUCKET_BOUNDS", &bounds)
+        .replace("STORE_BOUNDS", &store_bounds)
         .replace("OUTCOMES", &CallOutcome::LABELS.join("`, `"))
 }
 
@@ -237,12 +245,15 @@ was full) or `given_up` (the receiver did not take it in time); of a record of t
 another [replica](cluster.md) `answered`, `owner_gone` (it cannot be reached), `broken` (the connection failed before the
 answer) or, at the owner, `refused` (no replica has forwarded it); of a session whose replica is gone `revived` (here),
 `moved` (another replica has revived it), `lost` (it has no record left, or a limit is reached) or `unreachable` (its replica
-has a lease but cannot be reached, or the store cannot be). `store` is `replicas`, `sessions` or `rates`. `sink` is `audit`, `events`, or
+has a lease but cannot be reached, or the store cannot be); of a request to the store `ok` or `error`. `store` is `replicas`,
+`sessions` or `rates`. `configuration` of another replica is `same`, `other`, or `skewed` for one that is ignored because of its
+clock. `sink` is `audit`, `events`, or
 `events_queue` for `events.queue_dir`.
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
 their series disappear with the last call that uses them.
 
 Durations have the buckets of the semantic conventions, in seconds:
-BUCKET_BOUNDS.
+BUCKET_BOUNDS. Those of requests to the store have smaller ones:
+STORE_BOUNDS.
 ";

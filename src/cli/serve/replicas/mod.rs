@@ -100,11 +100,13 @@ pub(super) async fn bind_replica(
         return Ok(None);
     };
     let Some(socket) = bind("cluster.listen", Some(cluster.listen)).await? else { return Ok(None) };
+    let counts = metrics.cluster_counts().clone();
+    let store = RedisStore::new(&cluster.store).map_err(ClusterError::from)?;
     let parts = ClusterParts {
         keys: &config.gateway.state_keys,
-        store: Arc::new(RedisStore::new(&cluster.store).map_err(ClusterError::from)?),
+        store: Arc::new(store.counting(counts.clone())),
         tls: settings.outgoing,
-        counts: metrics.cluster_counts().clone(),
+        counts,
     };
     let cluster = Cluster::new(cluster, parts)?;
     let settings = LiveSettings::new(settings.listener);
