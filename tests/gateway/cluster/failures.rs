@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::net::TcpListener;
 use trunkline::call::{Endpoint, Principal};
-use trunkline::cluster::{Cluster, ClusterParts, RedisStore};
+use trunkline::cluster::{Cluster, ClusterParts, ClusterStore, RedisStore};
 use trunkline::config::{ClusterConfig, DegradeChoice, PeerHost, Secret, StoreUrl};
 use trunkline::telemetry::metrics::ClusterCounts;
 
@@ -21,24 +21,35 @@ fn gateway_of(upstream: &Upstream) -> crate::support::gateway::Builder {
 
 /// Joins a replica that has a lease, but no listener.
 pub fn silent_replica(redis: &RedisServer, port: u16) -> Arc<Cluster> {
+    let store = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    let cluster = replica_of(Arc::new(store), DegradeChoice::Local, port);
+    tokio::spawn(Arc::clone(&cluster).keep_lease(String::new));
+    cluster
+}
+
+/// Creates a replica without a lease and without a listener.
+pub fn cluster_with(store: Arc<dyn ClusterStore>, degrade: DegradeChoice) -> Arc<Cluster> {
+    replica_of(store, degrade, 1)
+}
+
+fn replica_of(store: Arc<dyn ClusterStore>, degrade: DegradeChoice, port: u16) -> Arc<Cluster> {
     let settings = ClusterConfig {
-        store: StoreUrl::parse(&redis.url()).unwrap(),
+        // Another one is given below.
+        store: StoreUrl::parse("redis://127.0.0.1").unwrap(),
         listen: ([127, 0, 0, 1], port).into(),
         advertise: PeerHost::parse(&format!("127.0.0.1:{port}")).unwrap(),
         cert: None,
         key: None,
         ca: None,
-        degrade: DegradeChoice::Local,
+        degrade,
     };
     let parts = ClusterParts {
         keys: &[Secret::new(STATE_KEY.into())],
-        store: Arc::new(RedisStore::new(&settings.store).unwrap()),
+        store,
         tls: None,
         counts: ClusterCounts::default(),
     };
-    let cluster = Cluster::new(&settings, parts).unwrap();
-    tokio::spawn(Arc::clone(&cluster).keep_lease(String::new));
-    cluster
+    Cluster::new(&settings, parts).unwrap()
 }
 
 /// Returns the kind of a client with a session of this replica.

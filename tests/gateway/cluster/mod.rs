@@ -19,6 +19,7 @@ mod peer_heads;
 mod peer_port;
 mod operators;
 mod peers;
+mod rate_patterns;
 mod rates;
 mod revival;
 mod sessions;
