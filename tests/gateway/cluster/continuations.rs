@@ -24,15 +24,24 @@ fn ask(client: &Client) -> Ask<'_> {
 }
 
 /// Makes a call that waits for its client. Returns the members of a retry that would end it.
-pub async fn park(client: &Client) -> (Value, Value) {
+pub async fn park(client: &Client) -> WaitingCall {
     let said = ask(client).send().await.said().await;
     let result = said.result().clone();
     assert_eq!(result["resultType"], "input_required", "{said:?}");
     let (key, _) = result["inputRequests"].as_object().unwrap().iter().next().unwrap();
-    (json!({ key: { "action": "accept", "content": {} } }), result["requestState"].clone())
+    let answers = json!({ key: { "action": "accept", "content": {} } });
+    WaitingCall { answers, state: result["requestState"].clone() }
 }
 
-pub fn retry<'a>(client: &'a Client, (answers, state): &(Value, Value)) -> Ask<'a> {
+/// The members of a retry that ends a parked call.
+pub struct WaitingCall {
+    answers: Value,
+    state: Value,
+}
+
+/// Answers the question of a parked call.
+pub fn retry_parked<'a>(client: &'a Client, waiting: &WaitingCall) -> Ask<'a> {
+    let WaitingCall { answers, state } = waiting;
     ask(client).param("inputResponses", answers.clone()).param("requestState", state.clone())
 }
 
@@ -48,15 +57,17 @@ async fn a_parked_call_is_resumed_through_any_replica_once() {
     let waiting = park(&a.modern().key("key-one")).await;
     // The state is worthless to another client, at each replica.
     for replica in [&a, &b] {
-        let said = retry(&replica.modern().key("key-two"), &waiting).send().await.said().await;
+        let said =
+            retry_parked(&replica.modern().key("key-two"), &waiting).send().await.said().await;
         assert_eq!(said.code(), -32602, "{said:?}");
     }
     assert_eq!(forwarded(&b, "answered").await, 0);
-    let said = retry(&b.modern().key("key-one"), &waiting).send().await.said().await;
+    let said = retry_parked(&b.modern().key("key-one"), &waiting).send().await.said().await;
     assert!(said.text().contains("accept"), "{said:?}");
     assert_eq!(forwarded(&b, "answered").await, 1);
     for replica in [&a, &b, &c] {
-        let said = retry(&replica.modern().key("key-one"), &waiting).send().await.said().await;
+        let said =
+            retry_parked(&replica.modern().key("key-one"), &waiting).send().await.said().await;
         assert_eq!(said.code(), -32602, "the call has ended: {said:?}");
     }
     assert_eq!(upstream.all("tools/call").len(), 1);
@@ -72,7 +83,8 @@ async fn a_parked_call_of_a_lost_replica_ends_with_an_error() {
     let [a, b] = start_replicas(&redis.url(), || Gateway::with("s", upstream.http())).await;
     let waiting = park(&a.modern()).await;
     a.stop().await;
-    let is_gone = async || retry(&b.modern(), &waiting).send().await.said().await.code() == -32602;
+    let is_gone =
+        async || retry_parked(&b.modern(), &waiting).send().await.said().await.code() == -32602;
     until_async(is_gone).await;
     assert_eq!(upstream.all("tools/call").len(), 1, "the call was not repeated");
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::continuations::{asking_server, park, retry};
+use super::continuations::{asking_server, park, retry_parked};
 use super::peer_port::lines;
 use super::{RedisServer, forwarded, start_replicas, through};
 use crate::authorization::audited;
@@ -75,7 +75,7 @@ async fn the_state_of_a_parked_call_is_refused_at_each_replica_and_recorded() {
         let mallory = replica.modern().key("key-mallory");
         let elsewhere = replica.modern().key("key-one").at("/mcp/p");
         for (client, principal) in [(mallory, name), (elsewhere, "one")] {
-            let said = retry(&client, &waiting).send().await.said().await;
+            let said = retry_parked(&client, &waiting).send().await.said().await;
             assert_eq!(said.code(), -32602, "{said:?}");
             let record = poll_for(async || {
                 let records = audited(replica.folder(), 1).await;
@@ -90,7 +90,7 @@ async fn the_state_of_a_parked_call_is_refused_at_each_replica_and_recorded() {
         }
     }
     assert_eq!(forwarded(&b, "answered").await, 0);
-    let said = retry(&b.modern().key("key-one"), &waiting).send().await.said().await;
+    let said = retry_parked(&b.modern().key("key-one"), &waiting).send().await.said().await;
     assert!(said.text().contains("accept"), "{said:?}");
 }
 

@@ -23,7 +23,7 @@ pub async fn server_with_tokens() -> OauthServer {
 }
 
 /// Makes `second` the only valid token, and that of the next renewal.
-fn expect_renewal(server: &OauthServer) {
+pub fn expect_renewal(server: &OauthServer) {
     server.refuses("first");
     server.gives("second", json!({ "expires_in": 3600, "refresh_token": "r2" }));
     server.takes("second", &["list", "call"]);

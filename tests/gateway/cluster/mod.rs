@@ -5,6 +5,7 @@ mod continuations;
 mod consents;
 mod definitions;
 mod disabled;
+mod degraded;
 mod envelopes;
 mod event_streams;
 mod failures;
