@@ -218,6 +218,18 @@ async fn questions_of_the_server_come_after_that_of_the_gateway_and_only_one_is_
 }
 
 #[tokio::test]
+async fn the_user_is_not_asked_about_arguments_that_break_the_schema() {
+    let upstream = Upstream::modern().await;
+    let schema = json!({ "type": "object", "required": ["n"] });
+    upstream.tool(&json!({ "name": "strict", "inputSchema": schema }), |_| vec![Step::Usual]);
+    let gateway = asking(&upstream, CONFIRM).await.start().await;
+    let client = gateway.modern().offering(form()).await;
+    let invalid = client.call("s__strict", json!({ "x": 1 })).await;
+    assert!(invalid.is_error(), "{invalid:?}");
+    Question::about(&client, "s__strict", &json!({ "n": 1 })).await;
+}
+
+#[tokio::test]
 async fn impossible_calls_need_no_consent_and_the_audit_log_records_each_answer() {
     let upstream = Upstream::modern().await;
     let schema = json!({ "type": "object", "required": ["n"] });

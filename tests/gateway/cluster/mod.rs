@@ -1,24 +1,24 @@
 //! Several gateways behind one address, with a real Redis server.
 
 mod connections;
-mod continuations;
 mod consents;
+mod continuations;
 mod definitions;
-mod disabled;
 mod degraded;
+mod disabled;
 mod envelopes;
 mod event_streams;
 mod failures;
-mod frames;
 mod foreign_ids;
+mod frames;
 mod grants;
 mod handover;
 mod lists;
 mod logins;
 mod lying_store;
+mod operators;
 mod peer_heads;
 mod peer_port;
-mod operators;
 mod peers;
 mod rate_patterns;
 mod rates;

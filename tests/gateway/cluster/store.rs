@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use trunkline::cluster::{
-    ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, RecordChange, RecordKey,
-    RecordStore as _, RedisStore, SessionWrite, SessionWritten, ValueFault,
+    ClusterStore, ClusterStoreError, MAX_RECORD_BYTES, MemoryStore, PermitDemand, PermitStore as _,
+    QuotaDemand, RecordChange, RecordKey, RecordStore as _, RedisStore, SessionWrite,
+    SessionWritten, ValueFault,
 };
-use trunkline::config::StoreUrl;
+use trunkline::config::{Rate, StoreUrl};
 
 use super::RedisServer;
 use crate::support::until_async;
@@ -135,5 +136,55 @@ async fn a_session_is_written_under_the_leases_of_both_replicas() {
         store.prolong_sessions(&names, short).await.unwrap();
         until_async(async || store.read_record(key).await.unwrap().is_none()).await;
         assert_eq!(result(write(3, 0, None)).await, SessionWritten::Absent);
+    }
+}
+
+/// Ten permits an hour: the refill of one takes six minutes.
+fn slow_rate() -> Rate {
+    Rate { count: 10.try_into().unwrap(), per: Duration::from_secs(3600) }
+}
+
+#[tokio::test]
+async fn permits_are_taken_up_to_the_burst_and_not_below_the_fewest() {
+    let redis = RedisServer::start().await;
+    let server = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    for store in [&server as &dyn ClusterStore, &MemoryStore::default()] {
+        let take = async |least: u32, most: u32| {
+            let demand = PermitDemand { rate: slow_rate(), least, most };
+            let reply = store.take_permits("aa", &demand).await.unwrap();
+            (reply[0], reply[1].div_euclid(60_000_000), reply[2])
+        };
+        assert_eq!(take(1, 4).await, (4, 0, 6));
+        // The wait is rounded down to minutes: it is a little below six.
+        assert!(matches!(take(7, 9).await, (0, 5..=6, 6)), "seven are not there");
+        assert!(matches!(take(1, 9).await, (6, 5..=6, 0)));
+        assert!(matches!(take(1, 1).await, (0, 5..=6, 0)));
+    }
+    // The clock of the store was set back: the bucket is empty, and not for longer than its period.
+    redis.command("SET trunkline:rates:bb 99999999999999999").await;
+    let demand = PermitDemand { rate: slow_rate(), least: 1, most: 1 };
+    let reply = server.take_permits("bb", &demand).await.unwrap();
+    assert_eq!((reply[0], reply[2]), (0, 0));
+    assert!((1..=360_000_000).contains(&reply[1]), "{reply:?}");
+}
+
+#[tokio::test]
+async fn calls_of_a_quota_are_leased_up_to_its_limit_and_not_below_the_fewest() {
+    let redis = RedisServer::start().await;
+    let server = RedisStore::new(&StoreUrl::parse(&redis.url()).unwrap()).unwrap();
+    for store in [&server as &dyn ClusterStore, &MemoryStore::default()] {
+        let lease = async |least: u32, most: u32| {
+            let demand = QuotaDemand { limit: 10, least, most, lifetime: LEASE };
+            store.lease_quota("aa", &demand).await.unwrap()
+        };
+        assert_eq!(lease(1, 4).await, [4, 4]);
+        assert_eq!(lease(7, 9).await, [0, 4], "seven are not left");
+        assert_eq!(lease(1, 9).await, [6, 10]);
+        assert_eq!(lease(1, 1).await, [0, 10]);
+        store.return_quota("aa", 3).await.unwrap();
+        assert_eq!(lease(1, 9).await, [3, 10]);
+        // More than were leased.
+        store.return_quota("aa", 99).await.unwrap();
+        assert_eq!(lease(1, 99).await, [10, 10]);
     }
 }
