@@ -298,7 +298,9 @@ async fn make_calls(
 
 /// Sends a command to the callgrind of each process.
 fn control(counted: &[(&Count, &Process)], command: &str) {
-    counted.iter().for_each(|(_, process)| process.callgrind(command));
+    for (_, process) in counted {
+        process.callgrind(command);
+    }
 }
 
 /// Returns the instructions of the last dumps.

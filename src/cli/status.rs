@@ -78,9 +78,12 @@ struct ClusterText {
 
 #[derive(Debug, Deserialize)]
 struct LatencyText {
-    median_micros: u64,
-    p99_micros: u64,
-    slowest_micros: u64,
+    #[serde(rename = "median_micros")]
+    median: u64,
+    #[serde(rename = "p99_micros")]
+    p99: u64,
+    #[serde(rename = "slowest_micros")]
+    slowest: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -213,8 +216,7 @@ fn describe_store(cluster: &ClusterText) -> String {
     let Some(latency) = &cluster.store_latency else {
         return format!("{state}, no answer in the last minute");
     };
-    let [median, p99, slowest] =
-        [latency.median_micros, latency.p99_micros, latency.slowest_micros].map(format_millis);
+    let [median, p99, slowest] = [latency.median, latency.p99, latency.slowest].map(format_millis);
     format!("{state}, median {median} ms, p99 {p99} ms, slowest {slowest} ms")
 }
 

@@ -284,10 +284,10 @@ impl Envelope {
     /// Opens the value of its header. The body has not arrived yet.
     pub(super) fn open(value: &[u8], sealer: &Sealer) -> Result<OpenedEnvelope, EnvelopeFault> {
         let bytes = BASE64.decode(value).map_err(|_| EnvelopeFault::Forged)?;
-        let members = sealer.open(b"", &bytes).ok_or(EnvelopeFault::Forged)?;
+        let text = sealer.open(b"", &bytes).ok_or(EnvelopeFault::Forged)?;
         let nonce = *bytes.first_chunk().ok_or(EnvelopeFault::Forged)?;
-        let sealed = SealedMembers::decode(&*members).map_err(|_| EnvelopeFault::OtherVersion)?;
-        Ok(OpenedEnvelope { envelope: Self { sealed, body: Bytes::new() }, nonce })
+        let members = SealedMembers::decode(&*text).map_err(|_| EnvelopeFault::OtherVersion)?;
+        Ok(OpenedEnvelope { envelope: Self { sealed: members, body: Bytes::new() }, nonce })
     }
 
     /// Checks that it is of a known version, and for this replica, this time and this request.

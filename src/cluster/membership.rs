@@ -1,5 +1,7 @@
 //! The replicas of a cluster: each renews a lease in the store, and reads the others'.
 
+mod replica_record;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -7,9 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use jiff::SignedDuration;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, Interval, timeout};
+
+use replica_record::{CLOCK_SKEW, ReplicaRecord, from_unix_millis, unix_millis};
 
 use super::lease::{LeaseClock, LeaseStart, LeaseStatus};
 use super::peer_link::PeerTls;
@@ -110,21 +113,6 @@ struct Replica {
     link: Arc<PeerLink>,
     /// Number of readings since the last one that had it.
     missed: u32,
-}
-
-/// The record of a replica in the store, sealed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ReplicaRecord {
-    advertise: String,
-    /// Times since 1970, in milliseconds.
-    started: u64,
-    renewed: u64,
-    /// Number of renewals: the larger one of two records is the newer one.
-    renewals: u64,
-    digest: String,
-    /// Number of sessions that the replica owned; `None` for a build that does not write it.
-    #[serde(default)]
-    sessions: Option<usize>,
 }
 
 /// Another replica, as operators see it.
@@ -476,56 +464,10 @@ impl ReplicaTable {
     }
 }
 
-impl ReplicaRecord {
-    /// Seals the record under its name: a store cannot return it as that of another replica.
-    fn seal(&self, sealer: &Sealer, name: &str) -> Result<Vec<u8>, ClusterStoreError> {
-        let text = serde_json::to_vec(self).map_err(|_| ClusterStoreError::Seal)?;
-        sealer.seal(name.as_bytes(), text).map_err(|_| ClusterStoreError::Seal)
-    }
-
-    /// Opens a record; `None` if it was not sealed under its name with the shared keys.
-    fn open(sealer: &Sealer, value: &StoredValue) -> Option<Self> {
-        let text = sealer.open(value.name.as_bytes(), &value.bytes)?;
-        serde_json::from_slice(&text).ok()
-    }
-
-    /// Returns the time that the replica's clock is ahead of this one: the store knows the true age of
-    /// the record.
-    fn drift(&self, lease_left: Duration, now: SystemTime) -> SignedDuration {
-        let age = LEASE_TIME.saturating_sub(lease_left);
-        let written = i128::from(unix_millis(now)) - i128::from(as_millis(age));
-        let ahead = i128::from(self.renewed) - written;
-        SignedDuration::from_millis(i64::try_from(ahead).unwrap_or(i64::MAX))
-    }
-
-    /// Returns true if the lease has not expired. The store removes records; this refuses old ones
-    /// that a store returns all the same.
-    fn is_current(&self, now: SystemTime) -> bool {
-        let renewed = from_unix_millis(self.renewed);
-        now.duration_since(renewed).is_ok_and(|age| age <= LEASE_TIME + CLOCK_SKEW)
-            || renewed.duration_since(now).is_ok_and(|ahead| ahead <= CLOCK_SKEW)
-    }
-}
-
-fn unix_millis(at: SystemTime) -> u64 {
-    as_millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
-}
-
-fn as_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn from_unix_millis(millis: u64) -> SystemTime {
-    // A later time than this is not a time.
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(MAX_MILLIS))
-}
-
 /// Validity of a lease.
 pub const LEASE_TIME: Duration = Duration::from_secs(10);
 /// Interval of its renewals.
 pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
-/// The most that the clocks of two replicas may differ.
-const CLOCK_SKEW: Duration = Duration::from_secs(5);
 /// Time in which the leases are read at most once besides renewals.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Readings without a replica after which it is gone: together as long as a lease.
@@ -534,8 +476,5 @@ const MAX_MISSED: u32 = 3;
 const MAX_REPLICAS: usize = 256;
 /// The name of the collection in the store.
 pub(super) const REPLICA_COLLECTION: &str = "replicas";
-/// The end of the year 9999, in milliseconds since 1970.
-const MAX_MILLIS: u64 = 253_402_300_799_000;
-
 #[cfg(test)]
 mod tests;

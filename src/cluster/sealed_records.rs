@@ -39,10 +39,13 @@ impl SealedRecords {
     ) -> Result<T, SharingFault> {
         let access = async { separate_value_fault(access.await) };
         let reply = self.health.access(access).await.ok_or(SharingFault::Unavailable)?;
-        reply.map_err(|fault| {
-            self.faults.note(collection_of(kind), fault);
-            SharingFault::Unavailable
-        })
+        match reply {
+            RecordReply::Read(reply) => Ok(reply),
+            RecordReply::Wrong(fault) => {
+                self.faults.note(collection_of(kind), fault);
+                Err(SharingFault::Unavailable)
+            }
+        }
     }
 }
 
@@ -115,13 +118,20 @@ impl SharedRecords for SealedRecords {
     }
 }
 
-/// Separates a wrong value from a failure of the store, which may have other records.
+/// Reply of a store that can be used.
+enum RecordReply<T> {
+    Read(T),
+    /// The value is refused. The store may have other records.
+    Wrong(ValueFault),
+}
+
+/// Separates a wrong value from a failure of the store.
 fn separate_value_fault<T>(
     reply: Result<T, ClusterStoreError>,
-) -> Result<Result<T, ValueFault>, ClusterStoreError> {
+) -> Result<RecordReply<T>, ClusterStoreError> {
     match reply {
-        Ok(reply) => Ok(Ok(reply)),
-        Err(ClusterStoreError::Value(fault)) => Ok(Err(fault)),
+        Ok(reply) => Ok(RecordReply::Read(reply)),
+        Err(ClusterStoreError::Value(fault)) => Ok(RecordReply::Wrong(fault)),
         Err(error) => Err(error),
     }
 }

@@ -34,7 +34,7 @@ use super::{
     edge::Edge,
     request_body::{LeftBody, RequestBody},
     socket::ListenerContext,
-    tls::{ALPN_H2, RefusedConnection, refused_handshake},
+    tls::{ALPN_H2, ConnectionFault, refused_handshake},
     unread::{StreamTasks, UnreadBounds, UnreadShare},
     woken::PollWhenWoken,
 };
@@ -68,14 +68,12 @@ pub(super) enum ConnectionError {
 impl ConnectionError {
     /// Returns the reason that the connection was refused before its first request; `None` for any other
     /// end, such as that of a probe that only connects.
-    pub(super) fn refusal(&self) -> Option<RefusedConnection> {
+    pub(super) fn refusal(&self) -> Option<ConnectionFault> {
         match self {
-            Self::Certificate(error) => {
-                Some(RefusedConnection::WrongCertificate(error.to_string()))
-            }
+            Self::Certificate(error) => Some(ConnectionFault::WrongCertificate(error.to_string())),
             Self::Handshake(error) => refused_handshake(error),
-            Self::Unused => Some(RefusedConnection::Silent),
-            Self::Garbled(fault) if fault.is_parse() => Some(RefusedConnection::Garbled),
+            Self::Unused => Some(ConnectionFault::Silent),
+            Self::Garbled(fault) if fault.is_parse() => Some(ConnectionFault::Garbled),
             _ => None,
         }
     }

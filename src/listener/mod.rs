@@ -57,7 +57,7 @@ pub use self::{
     socket::{Counts, Drained, ListenError, Listener},
     tls::{
         AuthorityReport, CertificateFault, Certificates, ChainJudgement, ChainSurroundings,
-        ConnectionRefusals, PemCertificate, RefusedConnection, TlsError, TlsFiles, are_swapped,
+        ConnectionFault, ConnectionRefusals, PemCertificate, TlsError, TlsFiles, are_swapped,
         inspect_authorities, inspect_chain, read_certificates, utc_date,
     },
     workers::Workers,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::support::Upstream;
 use super::support::upstream::marked::{ask, asking, line, progress, require, say, send, touches};

@@ -79,9 +79,13 @@ impl Faults<'_> {
         if matches!(self.fleet.network(), Network::Loopback) {
             self.fleet.signal(one, Signal::STOP).await;
         }
-        ways.map(|way| self.fleet.network().set_way(way, WayState::Cut));
+        for way in ways {
+            self.fleet.network().set_way(way, WayState::Cut);
+        }
         sleep(PARTED_TIME).await;
-        ways.map(|way| self.fleet.network().set_way(way, WayState::Open));
+        for way in ways {
+            self.fleet.network().set_way(way, WayState::Open);
+        }
         if matches!(self.fleet.network(), Network::Loopback) {
             self.fleet.signal(one, Signal::CONT).await;
         }

@@ -61,9 +61,8 @@ impl Run {
 
     /// Records the start of a call. Returns its place in the history.
     pub fn begin_call(&self, mark: &str, session: Option<String>) -> usize {
-        let start = self.now();
         let calls = &mut self.history.lock().unwrap().calls;
-        calls.push(CallRecord { mark: mark.to_owned(), session, start, rounds: 0, end: None });
+        calls.push(CallRecord { mark: mark.to_owned(), session, rounds: 0, end: None });
         calls.len() - 1
     }
 

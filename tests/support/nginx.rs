@@ -64,8 +64,9 @@ fn configuration(folder: &Path, address: SocketAddr, settings: ProxySettings<'_>
     let folder = folder.display();
     let ProxySettings { servers, upstream, location } = settings;
     // A server that has refused connections is tried again with the next request.
-    let servers: String =
+    let servers: Vec<_> =
         servers.iter().map(|server| format!("server {server} max_fails=0; ")).collect();
+    let servers = servers.concat();
     format!(
         "daemon off;
 master_process off;

@@ -1,6 +1,7 @@
 //! Verifies several logs, such as those of replicas, each with a chain of its own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,7 +51,7 @@ pub(super) fn verify_logs(log: &ChainedLog, args: &VerifyArgs) -> ExitCode {
                 reports.push(NamedReport { log: name, report });
             }
             ReportForm::Text if count == 0 => {
-                text += &format!("{name}: {}", describe_report(&report));
+                text += &[&*name, ": ", &describe_report(&report)].concat();
             }
             ReportForm::Text => print_error(&format!("{name}: not intact: {count} fault(s)")),
         }
@@ -76,7 +77,7 @@ fn group_files(files: &[PathBuf]) -> BTreeMap<PathBuf, Vec<PathBuf>> {
 }
 
 fn log_of(file: &Path) -> PathBuf {
-    let extension = file.extension().map(|extension| extension.as_encoded_bytes());
+    let extension = file.extension().map(OsStr::as_encoded_bytes);
     let is_rotated = extension.is_some_and(|it| it.iter().all(u8::is_ascii_digit));
     if is_rotated { file.with_extension("") } else { file.to_owned() }
 }

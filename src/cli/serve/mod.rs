@@ -265,10 +265,8 @@ impl Running {
         let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));
-        let surroundings = match doors.clients {
-            Some(_) => surroundings,
-            None => surroundings.for_one_client(),
-        };
+        let surroundings =
+            if doors.clients.is_some() { surroundings } else { surroundings.for_one_client() };
         let definitions = open_definitions(&config, path, records.clone()).await?;
         let (quotas, quota_file) = quotas::open_quotas(&config, path);
         let disabled = DisabledAtStart::open(&config, path).sharing(records, &config).await;
@@ -311,7 +309,7 @@ impl Running {
             operator_doors::serve_commands(socket, Arc::clone(&report), admin_draining.clone())
         });
         let admin_listener = admin_socket.map(|socket| {
-            let report = Arc::clone(&report);
+            let report = report.clone();
             let socket = socket.report_refusals(operator_doors::report_refusals(&gateway));
             operator_doors::serve_operators(socket, operators.clone(), report, admin_draining)
         });

@@ -53,7 +53,7 @@ pub struct StoreFailure {
 
 impl StoreHealth {
     /// Needs a runtime, which will drive the requests to the store.
-    pub(in crate::cluster) fn new(
+    pub fn new(
         store: Arc<dyn ClusterStore>,
         degrade: DegradeChoice,
         counts: ClusterCounts,
@@ -85,23 +85,23 @@ impl StoreHealth {
     }
 
     /// Returns the choice for rates while the store is degraded; `None` while it is not.
-    pub(in crate::cluster) fn degrade_choice(&self) -> Option<DegradeChoice> {
+    pub fn degrade_choice(&self) -> Option<DegradeChoice> {
         self.is_degraded().then_some(self.degrade)
     }
 
     /// Returns the store.
-    pub(in crate::cluster) fn store(&self) -> &Arc<dyn ClusterStore> {
+    pub fn store(&self) -> &Arc<dyn ClusterStore> {
         &self.store
     }
 
     /// Returns the runtime that drives requests to the store.
-    pub(in crate::cluster) fn runtime(&self) -> &Handle {
+    pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
     /// Runs an access to the store. Returns `None`, without running it, while the store is degraded;
     /// an access that fails degrades it.
-    pub(in crate::cluster) async fn access<T>(
+    pub async fn access<T>(
         &self,
         access: impl Future<Output = Result<T, ClusterStoreError>>,
     ) -> Option<T> {
@@ -163,7 +163,10 @@ impl StoreHealth {
     }
 
     /// Takes permits from the store.
-    pub(in crate::cluster) async fn take_permits(
+    ///
+    /// # Errors
+    /// [`ClusterStoreError`], also for a reply that no store gives.
+    pub async fn take_permits(
         &self,
         name: &str,
         demand: &PermitDemand,
@@ -186,7 +189,7 @@ const STORE_SUBJECT: &str = "the store of shared rates";
 /// The name of the rate that shows if the store answers.
 const PROBE_NAME: &str = "probe";
 /// The time between two attempts to use a store that failed.
-pub(in crate::cluster) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

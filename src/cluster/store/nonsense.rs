@@ -12,7 +12,7 @@ use super::{
 
 /// A store that answers the same to everything, or never.
 #[derive(Debug)]
-pub(in crate::cluster) struct NonsenseStore(pub(in crate::cluster) Option<Vec<i64>>);
+pub(crate) struct NonsenseStore(pub(crate) Option<Vec<i64>>);
 
 impl NonsenseStore {
     async fn answer(&self) -> Result<Vec<i64>, ClusterStoreError> {

@@ -145,7 +145,7 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// The script that takes permits.
-const TAKE_SCRIPT: &str = include_str!("take_permits.lua");
+const TAKE_SCRIPT: &str = include_str!("scripts/take_permits.lua");
 /// The collection of rates. Their keys expire when the bucket is full.
 const RATE_COLLECTION: &str = "rates";
 

@@ -132,8 +132,8 @@ fn quota_key(name: &str) -> String {
 }
 
 /// The scripts.
-const LEASE_SCRIPT: &str = include_str!("lease_quota.lua");
-const RETURN_SCRIPT: &str = include_str!("return_quota.lua");
+const LEASE_SCRIPT: &str = include_str!("scripts/lease_quota.lua");
+const RETURN_SCRIPT: &str = include_str!("scripts/return_quota.lua");
 /// The collection of quotas.
 const QUOTA_COLLECTION: &str = "quotas";
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn only_a_possible_reply_is_a_grant() {
-        let lifetime = Duration::from_secs(60);
+        let lifetime = Duration::from_mins(1);
         let demand = QuotaDemand { limit: 100, least: 3, most: 5, lifetime };
         for reply in [[0, 0], [0, 7_000], [3, 3], [5, 100]] {
             let grant = QuotaGrant::read(&reply, &demand).unwrap();

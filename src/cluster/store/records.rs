@@ -190,7 +190,7 @@ pub(crate) fn version_of(sealed: &[u8]) -> Option<RecordVersion> {
 /// The place of a version's last byte.
 pub(super) const LAST_VERSION_BYTE: isize = 11;
 /// The script of [`RecordStore::replace_record`].
-const REPLACE_SCRIPT: &str = include_str!("replace_record.lua");
+const REPLACE_SCRIPT: &str = include_str!("scripts/replace_record.lua");
 /// The most bytes of a record, unless its kind has another limit.
 pub const MAX_RECORD_BYTES: usize = 16 * 1024;
 

@@ -47,6 +47,7 @@ impl RedisStore {
     }
 
     /// Records the durations of requests in `counts`.
+    #[must_use]
     pub fn counting(self, counts: ClusterCounts) -> Self {
         Self { counts, ..self }
     }

@@ -199,4 +199,4 @@ pub(crate) const MAX_SESSION_RECORD: usize = MAX_RECORD_BYTES / 2;
 /// The collection of sessions' records.
 pub(super) const SESSION_COLLECTION: &str = "sessions";
 /// The script of [`SessionStore::write_sessions`].
-const WRITE_SCRIPT: &str = include_str!("write_session.lua");
+const WRITE_SCRIPT: &str = include_str!("scripts/write_session.lua");

@@ -28,7 +28,7 @@ pub use inspect::{
     inspect_chain, utc_date,
 };
 pub(super) use refused::refused_handshake;
-pub use refused::{ConnectionRefusals, RefusedConnection};
+pub use refused::{ConnectionFault, ConnectionRefusals};
 
 /// Paths of the certificate chain and its private key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::call::PeerAddress;
 
 /// Reasons to refuse a connection before its first request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RefusedConnection {
+pub enum ConnectionFault {
     /// A certificate is required, and there is none.
     #[error("it presented no certificate")]
     NoCertificate,
@@ -43,9 +43,9 @@ pub enum RefusedConnection {
 #[derive(Clone)]
 pub struct ConnectionRefusals(Arc<RefusalReceiver>);
 
-type RefusalReceiver = dyn Fn(PeerAddress, &RefusedConnection) + Send + Sync;
+type RefusalReceiver = dyn Fn(PeerAddress, &ConnectionFault) + Send + Sync;
 
-impl RefusedConnection {
+impl ConnectionFault {
     /// Returns the reason as a sentence for a client with a wrong certificate, or without one; `None` for
     /// any other reason.
     pub fn certificate_reason(&self) -> Option<String> {
@@ -64,11 +64,11 @@ impl RefusedConnection {
 
 impl ConnectionRefusals {
     /// Calls `receive` with the address of each refused connection, and the reason.
-    pub fn new(receive: impl Fn(PeerAddress, &RefusedConnection) + Send + Sync + 'static) -> Self {
+    pub fn new(receive: impl Fn(PeerAddress, &ConnectionFault) + Send + Sync + 'static) -> Self {
         Self(Arc::new(receive))
     }
 
-    pub(crate) fn report(&self, peer: PeerAddress, refused: &RefusedConnection) {
+    pub(crate) fn report(&self, peer: PeerAddress, refused: &ConnectionFault) {
         (self.0)(peer, refused);
     }
 }
@@ -86,22 +86,22 @@ impl fmt::Debug for ConnectionRefusals {
 }
 
 /// Returns the reason that a handshake was refused; `None` if the connection broke.
-pub(crate) fn refused_handshake(error: &io::Error) -> Option<RefusedConnection> {
+pub(crate) fn refused_handshake(error: &io::Error) -> Option<ConnectionFault> {
     Some(match error.get_ref()?.downcast_ref()? {
-        Error::NoCertificatesPresented => RefusedConnection::NoCertificate,
+        Error::NoCertificatesPresented => ConnectionFault::NoCertificate,
         // The name of a CA proves nothing: another key may have signed.
         Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
-        ) => RefusedConnection::UnknownIssuer,
+        ) => ConnectionFault::UnknownIssuer,
         Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => RefusedConnection::ExpiredCertificate,
+        ) => ConnectionFault::ExpiredCertificate,
         Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        ) => RefusedConnection::EarlyCertificate,
-        Error::InvalidCertificate(fault) => RefusedConnection::WrongCertificate(fault.to_string()),
-        Error::InvalidMessage(_) => RefusedConnection::NoTls,
-        fault => RefusedConnection::Handshake(fault.to_string()),
+        ) => ConnectionFault::EarlyCertificate,
+        Error::InvalidCertificate(fault) => ConnectionFault::WrongCertificate(fault.to_string()),
+        Error::InvalidMessage(_) => ConnectionFault::NoTls,
+        fault => ConnectionFault::Handshake(fault.to_string()),
     })
 }
 

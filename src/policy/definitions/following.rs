@@ -143,8 +143,12 @@ impl DefinitionGuard {
             {
                 record.adopt(own);
             }
-            file.iter().for_each(|file| record.adopt(file));
-            changes.iter().for_each(|change| record.apply(change.clone()));
+            if let Some(file) = file {
+                record.adopt(file);
+            }
+            for change in changes {
+                record.apply(change.clone());
+            }
         };
         match shared.edit(server, edit).await {
             Ok((stored, ())) => self.adopt_stored(server, stored).await,

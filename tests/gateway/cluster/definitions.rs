@@ -37,7 +37,9 @@ async fn pending(replica: &Gateway) -> Option<Vec<String>> {
 async fn decide(replica: &Gateway, decision: &str, digests: &[String]) -> Said {
     let path = format!("/api/v1/servers/s/definitions/{decision}");
     let body = json!({ "sha256": digests }).to_string();
-    replica.operator().http("POST", &path).body(body).send().await.said().await
+    let operator = replica.operator();
+    let ask = operator.http("POST", &path).body(body);
+    ask.header("content-type", "application/json").send().await.said().await
 }
 
 fn has_code(said: &Said, status: u16, code: &str) -> bool {
@@ -160,7 +162,8 @@ async fn without_the_store_decisions_stay_in_force_and_no_others_are_made() {
 #[tokio::test]
 async fn nothing_is_accepted_at_first_sight_before_the_store_has_it() {
     let (redis, upstream) = (RedisServer::start().await, server().await);
-    upstream.offers_everything();
+    let news = json!({ "listChanged": true });
+    upstream.can(json!({ "tools": news, "prompts": news }));
     upstream.lists("prompts", [] as [Value; 0]);
     let gate = StoreGate::start(&redis).await;
     gate.close();
@@ -173,7 +176,8 @@ async fn nothing_is_accepted_at_first_sight_before_the_store_has_it() {
     sees(&replica.modern(), &["s__add"]).await;
     // The same for kinds that are listed for the first time later.
     gate.close();
-    upstream.lists("prompts", [json!({ "name": "p" })]).announce().await;
+    upstream.lists("prompts", [json!({ "name": "p" })]);
+    upstream.tell("notifications/prompts/list_changed", json!({})).await;
     holds(&replica, 1).await;
     gate.open();
     holds(&replica, 0).await;

@@ -16,7 +16,7 @@ use crate::confirm::{CONFIRM, Question, form, retry};
 use crate::oauth::link_in;
 use crate::support::gateway::Builder;
 use crate::support::{
-    Browser, Client, Gateway, OauthServer, Said, Upstream, client_table, poll_for,
+    Browser, Client, Gateway, OauthServer, Said, Upstream, client_table, poll_for, until_async,
 };
 
 /// The paths of the table, in its order.
@@ -132,6 +132,8 @@ impl DegradedReplicas {
         for name in ["rated", "counted"] {
             assert_eq!(call(&client_of(&a, name), "s").await.text(), "{}");
         }
+        // Its definition counts from the time at which the store has it.
+        until_async(async || call(&client, "pinned").await.answer()["error"].is_null()).await;
         redis.kill();
         expect_renewal(&renewed);
         for replica in [&a, &b] {
@@ -247,7 +249,7 @@ fn settings(asking: &Upstream) -> Builder {
         .gateway("failed_logins = \"3/h\"")
         .server("asks", asking.http() + CONFIRM)
         .server("costly", costly)
-        .server("pinned", asking.http() + "pins = \"hold\"\n");
+        .server("pinned", asking.http() + "trusted = true\npins = \"hold\"\n");
     for (name, more) in clients {
         builder = builder.toml(&client_table(name, &format!("key-{name}"), more));
     }

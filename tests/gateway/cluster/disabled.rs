@@ -13,7 +13,9 @@ fn with_server(upstream: &Upstream) -> Builder {
 async fn act(replica: &Gateway, action: &str) -> Said {
     let path = format!("/api/v1/servers/s/{action}");
     let body = json!({}).to_string();
-    replica.operator().http("POST", &path).body(body).send().await.said().await
+    let operator = replica.operator();
+    let ask = operator.http("POST", &path).body(body);
+    ask.header("content-type", "application/json").send().await.said().await
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Ids and states that another principal presents, or the same at another endpoint: they are refused at
-//! each replica, and logged.
+//! Ids, states and URIs that another principal presents are refused at each replica, and logged. Those of
+//! sessions and parked calls are valid at one endpoint; a kept result wherever its owner sees the tool.
 
 use serde_json::{Value, json};
 
@@ -103,7 +103,8 @@ async fn the_uri_of_a_kept_result_is_refused_at_each_replica_and_recorded_at_its
     let lines = "result = { max_size = \"4KiB\", when_larger = \"resource\" }\n";
     let [a, b] = start_replicas(&redis.url(), || {
         Gateway::with("s", format!("{}\n{lines}", upstream.http()))
-            .toml("[profiles.p]\n[audit]\nfile = \"audit.jsonl\"\n")
+            .toml("[profiles.p]\n[profiles.few]\ntools = []\n")
+            .toml("[audit]\nfile = \"audit.jsonl\"\n")
             .toml(&client_table("one", "key-one", ""))
             .toml(&client_table(name, "key-mallory", ""))
     })
@@ -115,12 +116,16 @@ async fn the_uri_of_a_kept_result_is_refused_at_each_replica_and_recorded_at_its
     let uri = format!("{uri}?range=0-3");
     for replica in [&a, &b] {
         let mallory = replica.modern().key("key-mallory");
-        let elsewhere = replica.modern().key("key-one").at("/mcp/p");
+        // An endpoint without the tool.
+        let elsewhere = replica.modern().key("key-one").at("/mcp/few");
         for client in [mallory, elsewhere] {
             let said = client.read_resource(&uri).await;
             assert!(said.answer()["error"].is_object(), "{said:?}");
             assert!(!said.answer().to_string().contains("0123"), "{said:?}");
         }
+        let at_other_profile = replica.modern().key("key-one").at("/mcp/p");
+        let said = at_other_profile.read_resource(&uri).await;
+        assert_eq!(said.answer()["result"]["contents"][0]["text"], "0123", "{said:?}");
     }
     let record = poll_for(async || {
         let records = audited(a.folder(), 1).await;

@@ -5,9 +5,9 @@ use crate::support::gateway::Builder;
 use crate::support::upstream::tool;
 use crate::support::{Gateway, Upstream, until_async};
 
-/// Configures two servers with a tool of the same name, which the first of them has.
-fn conflicting(first: &Upstream, second: &Upstream) -> Builder {
-    Gateway::with("x", first.http()).server("y", second.http()).gateway("naming = \"conflict\"")
+/// Configures two servers with a tool of the same name. The first one keeps the name.
+fn with_same_tool(first: &Upstream, second: &Upstream) -> Builder {
+    Gateway::with("x", first.http()).server("y", second.http()).gateway("naming = \"first\"")
 }
 
 async fn servers() -> [Upstream; 2] {
@@ -30,7 +30,7 @@ const SHARED_NAMES: [&str; 2] = ["same", "y__same"];
 async fn replicas_have_the_same_names_in_every_order_of_starts_also_while_a_server_is_down() {
     let (redis, [x, y]) = (RedisServer::start().await, servers().await);
     let start = async || {
-        replica_at(conflicting(&x, &y), &redis.url(), free_port(), "").start_at_once().await
+        replica_at(with_same_tool(&x, &y), &redis.url(), free_port(), "").start_at_once().await
     };
     let a = start().await;
     until_async(async || a.modern().tool_names().await == SHARED_NAMES).await;
@@ -60,12 +60,12 @@ async fn replicas_have_the_same_names_in_every_order_of_starts_also_while_a_serv
 #[tokio::test]
 async fn a_replica_that_started_without_the_lists_of_a_server_uses_those_of_the_others() {
     let (redis, [x, y]) = (RedisServer::start().await, servers().await);
-    let a = replica_at(conflicting(&x, &y), &redis.url(), free_port(), "").start().await;
+    let a = replica_at(with_same_tool(&x, &y), &redis.url(), free_port(), "").start().await;
     has_lists(&redis, 2).await;
     x.answers(Some((503, "")));
     let gate = StoreGate::start(&redis).await;
     gate.close();
-    let b = replica_at(conflicting(&x, &y), &gate.url(), free_port(), "").start_at_once().await;
+    let b = replica_at(with_same_tool(&x, &y), &gate.url(), free_port(), "").start_at_once().await;
     until_async(async || b.modern().tool_names().await == ["same"]).await;
     gate.open();
     until_async(async || b.modern().tool_names().await == SHARED_NAMES).await;

@@ -9,7 +9,7 @@ use trunkline::clock::unix_now;
 use trunkline::cluster::{
     ENVELOPE_HEADER, ENVELOPE_PURPOSE, Envelope, ReplicaId, RequestLine, ShownCredentials,
 };
-use trunkline::crypto::{Sealer, random_bytes};
+use trunkline::crypto::Sealer;
 
 use super::peer_port::{connect_from, exchange, line_about, lines};
 use super::{RedisServer, free_port, peer_address, start_replicas};
@@ -89,8 +89,8 @@ impl Forwarder {
         let mut shown = HeaderMap::new();
         shown.insert("authorization", "Bearer key-one".parse().unwrap());
         let shown = ShownCredentials::read(&shown, &[http::header::AUTHORIZATION]);
-        let envelope = Envelope::new(line, PING.as_bytes(), from, "one").with_credentials(&shown);
-        let envelope = envelope.addressed_to(self.id, random_bytes().unwrap(), unix_now());
+        let envelope = Envelope::new(line, PING.into(), from, "one").with_credentials(&shown);
+        let envelope = envelope.addressed_to(self.id, unix_now());
         envelope.seal(&Sealer::new(ENVELOPE_PURPOSE, [key.as_bytes()]).unwrap()).unwrap()
     }
 

@@ -8,9 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::peers::{peer_certificates, peer_files};
-use super::{
-    RedisServer, forwarded, free_port, knows, peer_address, replica_at, start_replicas, through,
-};
+use super::{RedisServer, forwarded, free_port, knows, peer_address, replica_at, through};
 use crate::authorization::audited;
 use crate::certificates::ClientCa;
 use crate::refused_logins::warnings;
@@ -144,27 +142,4 @@ async fn strangers_at_the_port_for_replicas_are_refused_and_logged_by_address_an
     assert_eq!(lines(" from 127.34.1.1 to cluster.listen is refused").len(), 2);
     assert_eq!(forwarded(&b, "broken").await, 0);
     assert_eq!(forwarded(&a, "refused").await, 1, "of requests");
-}
-
-#[tokio::test]
-async fn idle_connections_of_one_address_leave_room_for_replicas() {
-    warnings();
-    let (redis, upstream) = (RedisServer::start().await, Upstream::legacy().await);
-    let [a, b] = start_replicas(&redis.url(), || Gateway::with("s", upstream.http())).await;
-    let client = a.legacy().await;
-    let address = peer_address(&a).await;
-    // Half of all connections.
-    let mut idle = Vec::new();
-    for _ in 0..512 {
-        idle.push(connect_from([127, 34, 2, 1], address).await);
-    }
-    let mut start = [0; 12];
-    let mut refused = connect_from([127, 34, 2, 1], address).await;
-    within(refused.read_exact(&mut start)).await.expect("an answer");
-    assert_eq!(&start, b"HTTP/1.1 503");
-    // The connection between the replicas is a new one.
-    let at_b = through(&b, &client, None);
-    assert_eq!(at_b.call("s__echo", json!({})).await.text(), "{}");
-    assert!(!lines("no more connections").is_empty());
-    drop(idle);
 }

@@ -24,7 +24,6 @@ pub struct CallRecord {
     pub mark: String,
     /// Legacy session of the call.
     pub session: Option<String>,
-    pub start: Duration,
     /// Number of requests that were sent for it: one, and another one for each round of input.
     pub rounds: u32,
     /// The end of the call, with its time.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{CallEnd, CallRecord, Delivery, Execution, History, Violation, violations};
 
 fn call(mark: &str, end: CallEnd) -> CallRecord {
-    let (start, end_time) = (Duration::from_secs(1), Duration::from_secs(2));
+    let end_time = Duration::from_secs(2);
     let session = Some("s1".to_owned());
-    CallRecord { mark: mark.into(), session, start, rounds: 1, end: Some((end_time, end)) }
+    CallRecord { mark: mark.into(), session, rounds: 1, end: Some((end_time, end)) }
 }
 
 fn execution(mark: &str, process: &str, seconds: u64) -> Execution {

@@ -96,7 +96,10 @@ impl Player {
             let server = NAMES[dice.usize(..NAMES.len())];
             let (tool, arguments) = match dice.u32(..100) {
                 0..55 => ("say", json!({ "times": dice.u64(2..8) })),
-                55..80 => ("ask", json!({ "asks": ["form", "prompt", "both"][dice.usize(..3)] })),
+                55..80 => {
+                    let kind = ["form", "prompt", "both"][dice.usize(..3)];
+                    ("ask", json!({ "asks": kind }))
+                }
                 80..90 => ("linger", json!({ "times": dice.u64(2..20) })),
                 _ => ("touch", json!({ "uri": self.own_uri() })),
             };

@@ -5,6 +5,8 @@
 
 mod renewals;
 mod shared;
+#[cfg(test)]
+pub(crate) mod test_grants;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -390,7 +392,7 @@ impl GrantSlot {
 mod tests {
     use super::*;
     use crate::grants::book::GrantPlace;
-    use crate::grants::test_grants::grant;
+    use crate::grants::keeping::test_grants::grant;
     use trunkline_config::Secret;
     use trunkline_protocol::call::ServerName;
 

@@ -12,6 +12,4 @@ pub(crate) mod keeping;
 pub(crate) mod refusal;
 pub(crate) mod revocation;
 pub(crate) mod stored;
-#[cfg(test)]
-pub(crate) mod test_grants;
 pub(crate) mod ticket_book;

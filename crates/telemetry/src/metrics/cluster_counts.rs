@@ -1,13 +1,15 @@
 //! Counts of requests between replicas, and of faults of their store.
 
+pub(super) mod store_accesses;
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::store_accesses::{
-    AccessHistograms, AccessOutcome, StoreAccesses, StoreLatency, StoreOperation,
-};
+use store_accesses::{AccessHistograms, StoreAccesses};
+
+pub use store_accesses::{AccessOutcome, StoreLatency, StoreOperation};
 
 /// Result of a forwarded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

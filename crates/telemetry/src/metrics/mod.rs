@@ -26,7 +26,6 @@ mod operation;
 mod readings;
 mod server_metrics;
 mod sink_levels;
-mod store_accesses;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +46,10 @@ use failure_counts::FailureCounts;
 use operation::OperationTable;
 
 pub use audit_counts::{AuditCounts, AuditFate};
-pub use cluster_counts::{ClusterCounts, ForwardResult, ReplicaLevels, RevivalResult};
+pub use cluster_counts::{
+    AccessOutcome, ClusterCounts, ForwardResult, ReplicaLevels, RevivalResult, StoreLatency,
+    StoreOperation,
+};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use expiry_times::{ExpiryTime, ExpiryTimes};
@@ -58,7 +60,6 @@ pub use operation::Operation;
 pub use readings::{RequestTotals, UsedElement};
 pub use server_metrics::{Availability, BreakerLevel, ServerMetric, ServerMetrics};
 pub use sink_levels::SinkLevels;
-pub use store_accesses::{AccessOutcome, StoreLatency, StoreOperation};
 
 /// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -214,8 +214,9 @@ fn page(scrape: &str) -> String {
         writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
     }
     let bounds = BUCKET_BOUNDS.map(|bound| bound.to_string()).join(", ");
-    let store_bounds =
-        store_accesses::STORE_BUCKET_BOUNDS.map(|bound| bound.to_string()).join(", ");
+    let store_bounds = cluster_counts::store_accesses::STORE_BUCKET_BOUNDS
+        .map(|bound| bound.to_string())
+        .join(", ");
     page + &PAGE_TAIL
         .replace("BUCKET_BOUNDS", &bounds)
         .replace("STORE_BOUNDS", &store_bounds)

@@ -263,6 +263,15 @@ mod tests {
     }
 
     #[test]
+    fn one_address_has_half_of_the_connections_of_replicas() {
+        let text = "[gateway]\nstate_keys = [\"0123456789abcdef0123456789abcdef\"]\n[cluster]\n\
+                    store = \"redis://127.0.0.1\"\nlisten = \"127.0.0.1:7070\"\n\
+                    advertise = \"127.0.0.1:7070\"\n";
+        let limits = settings(text).replicas.expect("a listener for replicas").listener.limits;
+        assert_eq!(limits.connections_each, limits.connections / 2);
+    }
+
+    #[test]
     fn operators_may_name_any_allowed_block_or_host() {
         let hosts = ["10.1.2.3:8081", "10.2.0.1", "[fd00::1]:80", "admin.example.com", "localhost"];
         for (allowed, expected) in [

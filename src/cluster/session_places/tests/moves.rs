@@ -7,7 +7,7 @@ use futures_util::poll;
 use super::*;
 
 fn replicas_of<const N: usize>(store: &Arc<MemoryStore>) -> [ModelReplica; N] {
-    std::array::from_fn(|number| ModelReplica::new(number as u16, store))
+    std::array::from_fn(|number| ModelReplica::new(u16::try_from(number).unwrap(), store))
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ use folder::{FolderError, MAX_FILE, StoreFolder};
 use record::KeptRecord;
 pub(crate) use record::KnownServer;
 use seal::{FILE_OVERHEAD_BYTES, StoreKeys};
-pub(in crate::upstream) use shared::KeepOutcome;
+pub(crate) use shared::KeepOutcome;
 use shared::SharedLists;
 
 /// The stored lists of all servers.
@@ -293,14 +293,14 @@ impl ListStore {
 
     /// Takes the data of a server from an earlier run, if its configuration is unchanged since it
     /// was read.
-    pub(in crate::upstream) fn take(&self, config: &ServerConfig) -> Option<KnownServer> {
+    pub(crate) fn take(&self, config: &ServerConfig) -> Option<KnownServer> {
         let (kept_for, known) = self.known.lock().remove(&config.name)?;
         (*kept_for == *config).then_some(known)
     }
 
     /// Stores the data of a server for the next run, and for other replicas. The file is written away
     /// from the threads that serve clients, and only if it changes.
-    pub(in crate::upstream) async fn keep(
+    pub(crate) async fn keep(
         self: &Arc<Self>,
         config: &Arc<ServerConfig>,
         known: KnownServer,

@@ -27,7 +27,7 @@ pub(super) struct SharedLists {
 
 /// The outcome of keeping lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum KeepOutcome {
+pub(crate) enum KeepOutcome {
     /// They are kept, or cannot be.
     Done,
     /// The store of the replicas cannot be reached now.
@@ -44,7 +44,7 @@ impl ListStore {
     }
 
     /// Returns the lists of a server that another replica has shared.
-    pub(in crate::upstream) async fn find_shared(
+    pub(crate) async fn find_shared(
         self: &Arc<Self>,
         config: &Arc<ServerConfig>,
     ) -> Option<KnownServer> {
@@ -56,7 +56,7 @@ impl ListStore {
     }
 
     /// Returns true if replicas share lists.
-    pub(in crate::upstream) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 

@@ -54,7 +54,7 @@ impl ServerShared {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Returns the data of the server, once it has returned its lists in this run.

@@ -1,6 +1,8 @@
 //! Records of logins at servers: grants, links, logins in progress and browsers.
 
+use data_encoding::HEXLOWER;
 use serde_json::json;
+use trunkline::crypto::sha256;
 
 use super::super::grants::{ECHO, server_with_tokens};
 use super::super::{RedisServer, free_port, replica_at, start_replicas};
@@ -44,6 +46,18 @@ async fn call_t(client: &Client) -> Said {
 fn path_of(link: &str) -> String {
     let link = url::Url::parse(link).unwrap();
     format!("{}?{}", link.path(), link.query().unwrap())
+}
+
+/// Returns the key of the record of a link.
+fn key_of_link(link: &str) -> String {
+    let ticket = link.split("ticket=").nth(1).expect("a ticket");
+    let name = sha256(format!("trunkline shared record links {ticket}").as_bytes());
+    format!("trunkline:links:{}", HEXLOWER.encode(&name))
+}
+
+/// Returns the form key of a page. Each browser has its own.
+fn form_key_of(page: &Said) -> String {
+    fields(&page.body)["form_key"].clone()
 }
 
 /// Returns the same browser at another replica.
@@ -118,9 +132,9 @@ async fn a_wrong_link_leads_to_no_login() {
         let (redis, servers) = (RedisServer::start().await, TwoServers::start().await);
         let [a, b] = start_replicas(&redis.url(), || servers.builder()).await;
         let link = path_of(&link_in(&call(&a.modern()).await));
-        let of_s = next_key(&redis, "links", &[]).await;
         let other_link = path_of(&link_in(&call_t(&a.modern()).await));
-        let of_t = next_key(&redis, "links", &[&of_s]).await;
+        // Each replica has its own links, to both servers.
+        let [of_s, of_t] = [&link, &other_link].map(|link| key_of_link(link));
         lie.tell(&redis, &of_s, &of_t).await;
         assert_refused(&Browser::of(&b).opens(&link).await, lie);
         lie.expect_line(&redis, "links").await;
@@ -166,12 +180,19 @@ async fn a_wrong_browser_is_unknown() {
         let other_link = path_of(&link_in(&call_t(&a.modern()).await));
         assert_eq!(Browser::of(&a).opens(&other_link).await.status, 200);
         let other = next_key(&redis, "browsers", &[&known]).await;
-        let page = browser.opens("/connect").await;
-        assert!(page.body.contains("Revoke"), "{lie:?}: {page:?}");
+        let form_key = form_key_of(&browser.opens("/connect").await);
         lie.tell(&redis, &known, &other).await;
-        let page = browser.opens("/connect").await;
-        assert!(!page.body.contains("Revoke"), "{lie:?}: {page:?}");
+        let is_read = !matches!(lie, Lie::TooLong | Lie::OtherType);
+        let form = [("form_key", &*form_key), ("server", "s")];
+        let revoked = browser.sends("/connect/revoke", &form).await;
+        assert_eq!(revoked.status, if is_read { 403 } else { 503 }, "{lie:?}: {revoked:?}");
         lie.expect_line(&redis, "browsers").await;
+        // Without keys, each browser on this machine is the user's: it is a new one.
+        let page = browser.opens("/connect").await;
+        assert_eq!(page.status, if is_read { 200 } else { 503 }, "{lie:?}: {page:?}");
+        assert!(!is_read || form_key_of(&page) != form_key, "{lie:?}");
+        b.ready("s").await;
+        assert_eq!(call(&b.modern()).await.text(), ECHO, "{lie:?}: the login is not revoked");
     }
 }
 
@@ -199,14 +220,15 @@ async fn old_records_of_a_login_return_no_more_than_the_docs_say() {
     // A browser that has signed out is known again.
     redis.command(&format!("COPY {known} old-browser")).await;
     let cookie = browser.cookie();
-    let form = fields(&browser.opens("/connect").await.body);
-    let left = browser.sends("/connect/leave", &[("form_key", &*form["form_key"])]).await;
+    let form_key = form_key_of(&browser.opens("/connect").await);
+    let left = browser.sends("/connect/leave", &[("form_key", &*form_key)]).await;
     assert_eq!(left.status, 200, "{left:?}");
+    // Without keys, each browser on this machine is the user's: an unknown one gets a new cookie.
     browser.has(cookie.clone());
     let page = browser.opens("/connect").await;
-    assert!(!page.body.contains("Revoke"), "{page:?}");
+    assert_ne!(form_key_of(&page), form_key, "{page:?}");
     redis.command(&format!("COPY old-browser {known} REPLACE")).await;
-    browser.has(cookie.clone());
+    browser.has(cookie);
     let page = browser.opens("/connect").await;
-    assert!(page.body.contains("Revoke"), "{page:?}");
+    assert_eq!(form_key_of(&page), form_key, "{page:?}");
 }

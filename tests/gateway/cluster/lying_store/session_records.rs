@@ -59,10 +59,13 @@ async fn an_owner_keeps_a_session_whose_record_was_replaced() {
         for client in [&one, &two] {
             client.request("logging/setLevel", json!({ "level": "alert" })).await.result();
         }
-        lie.expect_line(&redis, "sessions").await;
+        // Bytes after a record do not change its version: the owner writes over it without reading it.
+        if lie != Lie::TooLong {
+            lie.expect_line(&redis, "sessions").await;
+        }
         assert_eq!(one.call("s__echo", json!({})).await.text(), "{}", "{lie:?}");
         // The record is written over if that is possible, and never again and again.
-        let is_repaired = matches!(lie, Lie::Garbage | Lie::Moved);
+        let is_repaired = matches!(lie, Lie::Garbage | Lie::Moved | Lie::TooLong);
         a.stop().await;
         let writes = redis.command("INFO commandstats").await;
         let writes = writes.split("cmdstat_eval:calls=").nth(1).unwrap();

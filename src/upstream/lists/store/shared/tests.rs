@@ -41,7 +41,7 @@ async fn a_replica_with_files_begins_with_the_lists_of_all_and_adds_those_that_a
     let tool = |known: Option<KnownServer>| known.unwrap().base.tools[0].native.to_string();
     assert_eq!(tool(replica.take(&config)), "file");
     assert_eq!(first_tool(&store, &config).await.as_deref(), Some("file"));
-    let later = crate::clock::unix_now().as_millis() as u64 + 1;
+    let later = u64::try_from(crate::clock::unix_now().as_millis()).unwrap() + 1;
     let other = Folder::open_shared(None, SealedRecordsInTests::in_tests(&store), &config).await;
     other.keep(&config, at(later, "shared")).await;
     let replica =

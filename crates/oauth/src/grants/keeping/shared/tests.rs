@@ -5,7 +5,7 @@ use tokio::time::advance;
 use trunkline_config::{Config, ConfigSource, SystemEnvironment};
 
 use super::*;
-use crate::grants::test_grants::grant;
+use crate::grants::keeping::test_grants::grant;
 use crate::shared_records::test_records::TestRecords;
 
 /// A replica with one server.

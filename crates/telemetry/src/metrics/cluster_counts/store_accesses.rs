@@ -148,7 +148,7 @@ impl Default for StoreAccesses {
 }
 
 /// The upper bounds in seconds: a store in the same network answers within a millisecond.
-pub(super) const STORE_BUCKET_BOUNDS: [f64; 12] =
+pub(in crate::metrics) const STORE_BUCKET_BOUNDS: [f64; 12] =
     [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.0];
 /// Time for which an access counts towards the latency.
 const RECENT_TIME: Duration = Duration::from_mins(1);

@@ -8,7 +8,7 @@ use url::Url;
 use trunkline_config::Secret;
 use trunkline_http_client::outbound::{OutboundClient, Remedy};
 
-use super::grant::{OauthGrant, TokenSource};
+use crate::grants::grant::{OauthGrant, TokenSource};
 use crate::metadata::registration::OauthClient;
 use crate::metadata::scopes::ScopeSet;
 
