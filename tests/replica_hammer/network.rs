@@ -26,7 +26,7 @@ impl Network {
         let ways: [&[&str]; 2] =
             [&["unshare", "--net", "--"], &["unshare", "--net", "--map-root-user", "--"]];
         // A module of the kernel may be missing, too.
-        let trial = "ip link add br0 type bridge && ip link add a type veth peer name b";
+        let trial = "ip link add front type bridge && ip link add end0 type veth peer name end1";
         ways.into_iter().find(|way| {
             let mut command = Command::new(way[0]);
             command.args(&way[1..]).args(["sh", "-c", trial]).stderr(Stdio::null());

@@ -176,7 +176,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers a Legacy server's question, again while it is refused with the advice to try again.
+    /// Answers a Legacy server's question, again while a replica or the balancer could not take the answer.
     async fn respond(&self, question: &Value, mark: &str) {
         let result = answer_to(question, mark);
         let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
@@ -185,7 +185,9 @@ impl Exchange<'_> {
             let sent = ask.header("content-type", "application/json").try_send().await;
             match sent.map(|reply| reply.status()) {
                 Ok(202) => return,
-                Ok(503) => sleep(RESUME_PAUSE).await,
+                // 502: the balancer lost its connection to a replica. The answer may have arrived, and a
+                // second one changes nothing.
+                Ok(502 | 503) => sleep(RESUME_PAUSE).await,
                 status => {
                     // The call ends with its replica, or its time limit.
                     self.player.run.note(&format!("a response refused: {:?}", status.ok()));
