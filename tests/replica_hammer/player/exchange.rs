@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::outcome::{end_of, refusal};
 use super::{Era, PlannedCall, Player};
@@ -176,26 +176,29 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers a Legacy server's question, again while a replica or the balancer could not take the answer.
+    /// Answers a Legacy server's question, again while no replica could take the answer: an owner that
+    /// cannot be reached is replaced meanwhile.
     async fn respond(&self, question: &Value, mark: &str) {
         let result = answer_to(question, mark);
         let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
-        for _ in 0..MAX_RESPONSES {
-            let ask = self.client.http("POST", "/mcp").of_session().body(answer.to_string());
-            let sent = ask.header("content-type", "application/json").try_send().await;
-            match sent.map(|reply| reply.status()) {
-                Ok(202) => return,
-                // 502: the balancer lost its connection to a replica. The answer may have arrived, and a
-                // second one changes nothing.
-                Ok(502 | 503) => sleep(RESUME_PAUSE).await,
-                status => {
-                    // The call ends with its replica, or its time limit.
-                    self.player.run.note(&format!("a response refused: {:?}", status.ok()));
-                    return;
+        let accepted = timeout(ANSWER_TIME, async {
+            loop {
+                let ask = self.client.http("POST", "/mcp").of_session().body(answer.to_string());
+                let sent = ask.header("content-type", "application/json").try_send().await;
+                match sent.map(|reply| reply.status()) {
+                    Ok(202) => return None,
+                    // With 502 it may have arrived: a second answer changes nothing.
+                    Ok(502 | 503) => {}
+                    refused => return Some(refused.ok()),
                 }
+                sleep(RESUME_PAUSE).await;
             }
+        });
+        match accepted.await {
+            Ok(None) => {}
+            Ok(Some(status)) => self.player.run.note(&format!("a response refused: {status:?}")),
+            Err(_) => self.player.run.note("a response refused for too long"),
         }
-        self.player.run.note("a response refused for too long");
     }
 }
 
@@ -210,5 +213,5 @@ async fn read_whole(reply: Reply) -> ResponseEnd {
 
 /// Time between two attempts to resume a stream or to answer.
 const RESUME_PAUSE: Duration = Duration::from_millis(300);
-/// Attempts to answer a question: the lease of a lost replica is over meanwhile.
-const MAX_RESPONSES: usize = 60;
+/// Time limit of the answer to a question: longer than the lease of a lost replica.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
