@@ -22,6 +22,7 @@ use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, RoleClient};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::support::poll_for;
 
@@ -303,7 +304,19 @@ impl Client {
         self.service.send_request(request).await.map(|result| json!(result)).map_err(told)
     }
 
+    /// Lists all pages. Starts again without a cursor if the list has changed since the first page:
+    /// replicas learn of a change one after the other.
     async fn pages(&self, method: &str, key: &str) -> Outcome {
+        for _ in 0..MAX_STALE_LISTS {
+            match self.pages_once(method, key).await {
+                Err(error) if error.contains("stale cursor") => sleep(RELIST_PAUSE).await,
+                listed => return listed,
+            }
+        }
+        Err(format!("{method}: the list has changed {MAX_STALE_LISTS} times between two pages"))
+    }
+
+    async fn pages_once(&self, method: &str, key: &str) -> Outcome {
         let (mut items, mut pages, mut params) = (Vec::new(), 0, json!({}));
         loop {
             let page = self.ask(method, params).await?;
@@ -462,3 +475,8 @@ fn with_roots(step: &Value, asked: &Value) -> Outcome {
 fn told(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
+
+/// Times that a list is begun anew.
+const MAX_STALE_LISTS: usize = 20;
+/// Time before a list is begun anew.
+const RELIST_PAUSE: Duration = Duration::from_millis(100);
