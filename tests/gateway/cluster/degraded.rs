@@ -230,7 +230,7 @@ impl DegradedReplicas {
 
     /// Fails until the address is locked out, which is how the replica serves it.
     async fn fail_login(&self) -> DegradedOutcome {
-        let client = client_of(&self.a, "nobody");
+        let client = client_of(&self.a, "stranger");
         let mut statuses = Vec::new();
         for _ in 0..5 {
             statuses.push(client.ask_call("s__echo", json!({})).send().await.status());

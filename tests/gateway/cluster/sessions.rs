@@ -12,14 +12,14 @@ fn gateway_of(upstream: &Upstream) -> Builder {
     Gateway::with("s", upstream.http())
 }
 
-fn with_clients(upstream: &Upstream) -> Builder {
+pub fn with_clients(upstream: &Upstream) -> Builder {
     gateway_of(upstream)
         .toml("[profiles.p]\n")
         .toml(&client_table("one", "key-one", ""))
         .toml(&client_table("two", "key-two", ""))
 }
 
-async fn legacy(gateway: &Gateway, key: &str) -> Client {
+pub async fn legacy(gateway: &Gateway, key: &str) -> Client {
     let client = Client::sessionless(gateway.running.address, "2025-11-25");
     client.key(key).initialized().await
 }

@@ -2,21 +2,10 @@
 
 use serde_json::json;
 
+use super::super::sessions::{legacy, with_clients};
 use super::super::{RedisServer, start_replicas, through};
 use super::{Lie, expect_line_about, keys_besides, next_key, warnings};
-use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream, client_table, until_async};
-
-fn with_clients(upstream: &Upstream) -> Builder {
-    Gateway::with("s", upstream.http())
-        .toml(&client_table("one", "key-one", ""))
-        .toml(&client_table("two", "key-two", ""))
-}
-
-async fn legacy(gateway: &Gateway, key: &str) -> Client {
-    let client = Client::sessionless(gateway.running.address, "2025-11-25");
-    client.key(key).initialized().await
-}
+use crate::support::{Upstream, until_async};
 
 #[tokio::test]
 async fn a_wrong_record_revives_no_session_and_the_others_go_on() {
