@@ -156,7 +156,8 @@ if section packages "compilers and interpreters"; then
 fi
 # Of the agent frameworks one on the Python SDK 1.x and one on 2.x: all of them take ten minutes.
 peers() {
-    tests/frameworks/setup.sh langchain openai && tests/apis/setup.sh && tests/agents/setup.sh
+    tests/frameworks/setup.sh langchain openai && tests/apis/setup.sh && tests/agents/setup.sh &&
+        tests/manifests/setup.sh
 }
 if wanted peers; then
     start_beside peers peers
@@ -309,6 +310,7 @@ if section python "the judges, the peers among themselves, and agent frameworks,
     many "tests/servers" "$unittests" python3 -m unittest discover -s tests/servers
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
     many "tests/agents" "$unittests" python3 -m unittest discover -s tests/agents
+    many "tests/manifests" "$unittests" tests/manifests/.venv/bin/python -m unittest discover -s tests/manifests
     one collect frameworks
 fi
 
