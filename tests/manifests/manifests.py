@@ -74,7 +74,7 @@ def schema_faults(item):
 
 def workload_faults(manifests, workload):
     name, pod = name_of(workload), workload["spec"]["template"]["spec"]
-    container = next(it for it in pod["containers"] if it["name"] == "trunkline")
+    container = container_of(workload)
     ports = {it["name"]: it["containerPort"] for it in container["ports"]}
     config = config_of(manifests, pod, container)
     if config is None:
@@ -85,7 +85,9 @@ def workload_faults(manifests, workload):
     if not selects(workload["spec"]["selector"]["matchLabels"], labels):
         faults.append(f"{name} does not select its own pods")
 
-    listened = {"mcp": config["gateway"]["listen"], "admin": config["admin"]["listen"]}
+    arguments = container.get("args", [])
+    named = arguments[arguments.index("--listen") + 1] if "--listen" in arguments else config["gateway"]["listen"]
+    listened = {"mcp": named, "admin": config["admin"]["listen"]}
     if "cluster" in config:
         listened["replicas"] = config["cluster"]["listen"]
     for port, address in listened.items():
@@ -105,7 +107,9 @@ def workload_faults(manifests, workload):
                 faults.append(f"{name_of(service)} sends to the port {port['targetPort']}, which pods do not have")
 
     mounted = {it["name"] for it in container.get("volumeMounts", [])}
-    for volume in mounted ^ {it["name"] for it in pod.get("volumes", [])}:
+    claims = workload["spec"].get("volumeClaimTemplates", [])
+    volumes = {it["name"] for it in pod.get("volumes", [])} | {it["metadata"]["name"] for it in claims}
+    for volume in mounted ^ volumes:
         faults.append(f"{name} has the volume {volume} without a mount, or a mount without the volume")
 
     sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
@@ -135,6 +139,10 @@ def replica_faults(manifests, workload, cluster, sleep):
     if not cluster["advertise"].startswith("${env:POD_NAME}." + f"{governing}."):
         faults.append(f"{name}: replicas do not advertise the name that they have by {governing}")
     return faults
+
+
+def container_of(workload):
+    return next(it for it in workload["spec"]["template"]["spec"]["containers"] if it["name"] == "trunkline")
 
 
 def config_of(manifests, pod, container):
