@@ -237,6 +237,15 @@ impl<C: Default> BatchQueue<C> {
         }
     }
 
+    /// Gives a writer without records the first pending ones, if there are any. Never waits.
+    pub(super) fn take_pending(&self, held: &mut RecordBatch) {
+        let mut waiting = self.waiting.lock();
+        waiting.note_written(held);
+        if held.is_empty() {
+            waiting.give_batch(held);
+        }
+    }
+
     /// Waits before another attempt of a writer that holds no records, such as to open its
     /// destination. It gets no records meanwhile.
     pub(super) fn await_retry(&self, pause: Duration) -> WriterTask<C> {

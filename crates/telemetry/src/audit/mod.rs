@@ -324,8 +324,8 @@ impl AuditTrail {
                 .spawn(move || writer.write_records())?;
         }
         *given = Some(Arc::clone(settings));
-        self.0.writer.expect_attempt();
-        self.0.queue.configure(settings, log);
+        let number = self.0.writer.expect_attempt();
+        self.0.queue.configure(number, settings, log);
         Ok(())
     }
 

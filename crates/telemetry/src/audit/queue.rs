@@ -32,6 +32,8 @@ pub(super) struct AuditControl {
     pub(super) settings: Option<Arc<AuditSettings>>,
     /// The open destination of these settings; `None` if it is to be opened.
     pub(super) log: Option<WritableLog>,
+    /// The number of these settings.
+    pub(super) number: u64,
     /// Open the file again.
     pub(super) is_reopening: bool,
 }
@@ -57,12 +59,18 @@ impl AuditQueue {
         &self.counts
     }
 
-    /// Gives the writer new settings, and their destination if it is open already.
-    pub(super) fn configure(&self, settings: &Arc<AuditSettings>, log: Option<WritableLog>) {
+    /// Gives the writer new settings with their number, and their destination if it is open already.
+    pub(super) fn configure(
+        &self,
+        number: u64,
+        settings: &Arc<AuditSettings>,
+        log: Option<WritableLog>,
+    ) {
         self.records.set_limit(settings.queue_size);
         self.records.control(|control| {
             control.settings = Some(Arc::clone(settings));
             control.log = log;
+            control.number = number;
         });
     }
 

@@ -34,8 +34,10 @@ pub(super) struct WriterReport {
     pub(super) number: u64,
     pub(super) hash: Option<String>,
     pub(super) fault: Option<String>,
-    /// True until the sink of new settings was tried.
-    is_untried: bool,
+    /// The number of settings that the writer has received so far, or will receive.
+    given: u64,
+    /// The number of the last settings whose sink was tried.
+    tried: u64,
 }
 
 impl WriterState {
@@ -49,16 +51,19 @@ impl WriterState {
         self.is_writable.load(Relaxed)
     }
 
-    /// Notes that the writer gets new settings.
-    pub(super) fn expect_attempt(&self) {
-        self.report.lock().is_untried = true;
+    /// Notes that the writer gets new settings, and returns their number.
+    pub(super) fn expect_attempt(&self) -> u64 {
+        let mut report = self.report.lock();
+        report.given += 1;
+        report.given
     }
 
-    /// Waits until the sink of new settings was tried, for this time at most. Returns false if it was
-    /// not.
+    /// Waits until the sink of the newest settings was tried, for this time at most. Returns false if
+    /// it was not.
     pub(super) fn await_attempt(&self, within: Duration) -> bool {
         let mut report = self.report.lock();
-        !self.tried.wait_while_for(&mut report, |report| report.is_untried, within).timed_out()
+        let is_untried = |report: &mut WriterReport| report.tried < report.given;
+        !self.tried.wait_while_for(&mut report, is_untried, within).timed_out()
     }
 }
 
@@ -67,8 +72,8 @@ pub(super) struct AuditWriter {
     queue: Arc<AuditQueue>,
     state: Arc<WriterState>,
     log: Option<WritableLog>,
-    /// True until the sink of new settings was tried.
-    is_new: bool,
+    /// The number of the settings, until their sink was tried.
+    untried: Option<u64>,
     held: RecordBatch,
     backoff: Backoff,
     dice: fastrand::Rng,
@@ -99,7 +104,7 @@ impl AuditWriter {
     pub(super) fn new(queue: Arc<AuditQueue>, state: Arc<WriterState>) -> Self {
         let (backoff, dice) = (Backoff::new(FIRST_PAUSE, LAST_PAUSE), fastrand::Rng::new());
         let held = RecordBatch::default();
-        Self { queue, state, log: None, is_new: false, held, backoff, dice }
+        Self { queue, state, log: None, untried: None, held, backoff, dice }
     }
 
     /// Runs the loop of the thread.
@@ -128,6 +133,7 @@ impl AuditWriter {
     fn apply(&mut self, control: AuditControl) {
         if let Some(settings) = control.settings {
             self.configure(settings, control.log);
+            self.untried = Some(control.number);
         }
         if control.is_reopening {
             self.reopen();
@@ -142,7 +148,6 @@ impl AuditWriter {
             (None, Some(log)) => WritableLog { settings, lines: PreparedLines::default(), ..log },
             (None, None) => WritableLog::new(settings),
         });
-        self.is_new = true;
         self.backoff.reset();
     }
 
@@ -157,9 +162,13 @@ impl AuditWriter {
     /// before the next attempt or batch.
     fn write_held(&mut self) -> Duration {
         let Some(log) = &mut self.log else { return FIRST_PAUSE };
+        if self.untried.is_some() {
+            // A sink that can be opened may still take no record.
+            self.queue.records.take_pending(&mut self.held);
+        }
         let is_idle = self.held.is_empty();
         if log.is_open && is_idle {
-            if self.is_new {
+            if self.untried.is_some() {
                 self.note_success();
             }
             return Duration::ZERO;
@@ -220,8 +229,8 @@ impl AuditWriter {
 
     /// Notes that the sink of new settings was tried.
     fn note_tried(&mut self) {
-        if std::mem::take(&mut self.is_new) {
-            self.state.report.lock().is_untried = false;
+        if let Some(number) = self.untried.take() {
+            self.state.report.lock().tried = number;
             self.state.tried.notify_all();
         }
     }
