@@ -66,6 +66,7 @@ fn an_interrupted_command_cancels_its_call() {
     kill_process(Pid::from_child(&calling), Signal::INT).unwrap();
     assert!(!calling.wait().unwrap().success());
     eventually("the call is recorded", || calls(&gateway).len() == 1);
-    assert_eq!(calls(&gateway)[0]["outcome"], "cancelled");
+    let record = &calls(&gateway)[0];
+    assert_eq!(record["outcome"], "cancelled", "{record}");
     eventually("no call is in flight", || gateway.server("clock")["in_flight"] == 0);
 }

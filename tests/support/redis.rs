@@ -1,6 +1,7 @@
 //! Real Redis servers, and sentinels.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -159,15 +160,25 @@ pub async fn say(port: u16, line: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
-/// Returns a free port below those that the system gives to connections, each once.
+/// Returns a free port below those that the system gives to connections. No other test program gets it
+/// before this one has ended.
 pub fn free_port() -> u16 {
     static TAKEN_PORTS: AtomicU32 = AtomicU32::new(0);
-    let first = 16_384 + std::process::id() % 8_192;
+    let user = rustix::process::getuid().as_raw();
+    let claims = std::env::temp_dir().join(format!("trunkline-test-ports-{user}"));
+    std::fs::create_dir_all(&claims).unwrap();
     loop {
-        let port = first + TAKEN_PORTS.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(port).unwrap();
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let number = std::process::id() + TAKEN_PORTS.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(FIRST_PORT + number % PORT_COUNT).unwrap();
+        let claim = File::create(claims.join(port.to_string())).unwrap();
+        if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            // The file is locked until the program ends.
+            std::mem::forget(claim);
             return port;
         }
     }
 }
+
+/// The ports of tests.
+const FIRST_PORT: u32 = 16_384;
+const PORT_COUNT: u32 = 16_384;

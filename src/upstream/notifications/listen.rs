@@ -223,7 +223,8 @@ impl<L: ListenTransport> ListenTask<L> {
     }
 
     /// Opens a stream, and closes the previous one shortly after, so that no notification is lost
-    /// between them.
+    /// between them. Meanwhile, notifications may arrive on both, and in another order than the
+    /// server has sent them.
     async fn open(&mut self, filter: &ListenFilter) -> Result<(), StreamRefused> {
         let opening = self.line.open(filter.params(self.version), StreamPurpose::News);
         let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: STREAM_OPEN_TIMEOUT });
