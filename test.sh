@@ -337,6 +337,14 @@ if section conformance "the official suite through the gateway, begun after the 
     many_beside "clients with a fault in the logins of the suite" \
         '/^broken clients:/ { good = $3; bad = $5 - $3 } END { print good + 0, bad + 0 }' faulty_logins
 fi
+rolling_restart() {
+    # Of the release build, and alone, so that two processors are enough for this rate.
+    TRUNKLINE_REPLICA_PROGRAM=target/release/trunkline TRUNKLINE_RESTART_RATE=500 \
+        "${cargo_test[@]}" --test system -- --nocapture a_rolling_restart
+}
+if section bench "replicas restart under 500 calls per second, and no call fails"; then
+    many "cargo test --test system a_rolling_restart" "$results" rolling_restart
+fi
 if section bench "the instructions of a call, held"; then
     # Of the release build, which is there by now; fails where a figure moved by more than was written down.
     one "${cargo_test[@]}" --quiet --bench gateway -- --gate

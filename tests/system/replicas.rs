@@ -1,12 +1,13 @@
 //! Several built programs as replicas behind nginx, with a real Redis server: no stickiness, and a new
-//! connection for each request.
+//! connection for each request. `TRUNKLINE_REPLICA_PROGRAM` names another build of the program.
 
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::process::Process;
+use super::process::{Process, TRUNKLINE};
 use crate::support::nginx::{Nginx, ProxySettings};
 use crate::support::redis::{RedisServer, free_port};
 use crate::support::until;
@@ -123,5 +124,9 @@ fn configure(config: &str, store: &str) -> TempDir {
 }
 
 fn start_in(folder: &Path) -> Process {
-    Process::start_with(tempfile::tempdir().unwrap(), &folder.join("gateway.toml"), &[])
+    let program = std::env::var_os("TRUNKLINE_REPLICA_PROGRAM");
+    let mut command = Command::new(program.unwrap_or_else(|| TRUNKLINE.into()));
+    command.args(["serve", "--config"]).arg(folder.join("gateway.toml"));
+    command.env_remove("TRUNKLINE_LOG");
+    Process::start_command(tempfile::tempdir().unwrap(), command)
 }
