@@ -48,7 +48,7 @@ const SHARED_SOURCES: [&str; 6] = [
 const QUOTA_TESTS: &str = "src/cluster/shared_quotas/tests.rs";
 const SHARED_TESTS: &str = "src/cluster/shared_rates/tests.rs";
 const STORE_ACCESSES: &str = "crates/telemetry/src/metrics/cluster_counts/store_accesses.rs";
-const STORES: &str = "tests/gateway/cluster/stores.rs";
+const STORES: &str = "tests/gateway/cluster/stores/several_servers.rs";
 const STORE_URL: &str = "crates/config/src/sections/gateway/store_url.rs";
 
 #[test]

@@ -1,30 +1,10 @@
 //! Several gateways behind one address, with a real Redis server.
 
-mod connections;
-mod consents;
-mod continuations;
-mod definitions;
-mod degraded;
-mod disabled;
-mod envelopes;
-mod event_streams;
-mod failures;
-mod foreign_ids;
-mod frames;
-mod grants;
-mod handover;
-mod lists;
-mod logins;
-mod lying_store;
+mod limits;
 mod operators;
-mod peer_heads;
-mod peer_port;
 mod peers;
-mod rate_patterns;
-mod rates;
-mod revival;
+mod records;
 mod sessions;
-mod store;
 mod stores;
 
 use std::net::SocketAddr;

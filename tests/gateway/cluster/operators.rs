@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{RedisServer, start_replicas};
+use crate::cluster::{RedisServer, start_replicas};
 use crate::support::{Client, Gateway, Upstream, client_table, poll_for};
 
 /// Returns the value of a series of a replica's metrics.
