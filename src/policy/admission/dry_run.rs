@@ -109,10 +109,6 @@ impl DryRun {
 }
 
 impl RateTaker for DryRun {
-    fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        self.take(bucket, NonZeroU32::MIN, name)
-    }
-
     fn take(
         &mut self,
         bucket: &Bucket,

@@ -6,7 +6,6 @@ pub(super) mod dry_run;
 pub(super) mod passage;
 pub(super) mod permit;
 pub(super) mod registry;
-mod timed;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -30,7 +29,6 @@ use confirmation::{ConfirmRules, MAX_QUESTIONS_WAIT};
 use passage::{CallGate, Passage, PassedCall};
 use permit::Permitted;
 use registry::{PolicyLimits, ServerLimits};
-use timed::TimedEnforcement;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -85,7 +83,7 @@ impl Policy {
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
     pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
-        self.limits.check_request(who, address, &mut Enforcement)
+        self.limits.check_request(who, address, &mut Enforcement(()))
     }
 
     /// Provides the permits that a request of any method takes from rates that replicas share; `None`
@@ -141,7 +139,7 @@ impl Policy {
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
     pub fn admit_unauthenticated(&self, address: IpAddr) -> Result<(), Failure> {
-        self.limits.check_address(address, &mut Enforcement)
+        self.limits.check_address(address, &mut Enforcement(()))
     }
 
     /// Admits a request to an endpoint: its sender has the scopes that the profile requires.
@@ -187,7 +185,7 @@ impl Policy {
         call: Box<Call>,
         target: CallTarget,
     ) -> impl Future<Output = Result<Permitted<Call>, Failure>> + Send + '_ {
-        self.pass_gates(call, target, Enforcement)
+        self.pass_gates(call, target, Enforcement(()))
     }
 
     /// Like [`Policy::admit`], and notes the steps of an observed call.
@@ -200,7 +198,7 @@ impl Policy {
         target: CallTarget,
         timer: Arc<CallTimer>,
     ) -> impl Future<Output = Result<Permitted<Call>, Failure>> + Send + '_ {
-        self.pass_gates(call, target, TimedEnforcement::new(timer))
+        self.pass_gates(call, target, Enforcement(timer))
     }
 
     /// Passes a call through all gates of [`Policy::admit`], with effect or as a dry run: there is

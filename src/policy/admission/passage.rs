@@ -1,9 +1,12 @@
 //! The gates of a call, and the way in which it passes them: with effect, or as a dry run.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::{Call, Context, Failure, InFlightSlot, ServerName};
+use crate::clock;
 use crate::cluster::UsedItems;
 use crate::policy::interceptors::Interceptors;
 use crate::policy::limits::gate::Gate;
@@ -11,7 +14,7 @@ use crate::policy::limits::taking::{Enforcement, RateTaker};
 use crate::policy::quotas::set_quotas::CallQuotas;
 use crate::policy::target::CallTarget;
 use crate::shares::Holder;
-use crate::telemetry::observation::CallStep;
+use crate::telemetry::observation::{CallStep, CallTimer};
 
 use super::Policy;
 use super::confirmation::ClaimedConsent;
@@ -55,10 +58,8 @@ pub enum CallGate {
 }
 
 /// The way in which a call passes the gates of [`Policy::pass_gates`]. [`Enforcement`] takes permits,
-/// slots and consents, and stops at the first refusal; a
-/// [`TimedEnforcement`](super::timed::TimedEnforcement) does the same and notes the time of each step.
-/// A [`DryRun`](super::dry_run::DryRun) looks at all gates and takes nothing: it cannot create a
-/// [`Permitted`] call.
+/// slots and consents, and stops at the first refusal. A [`DryRun`](super::dry_run::DryRun) looks at all
+/// gates and takes nothing: it cannot create a [`Permitted`] call.
 pub(super) trait Passage: RateTaker + Send + Sized {
     /// True if interceptors are asked, and a slot among the calls in flight is taken. A constant: the
     /// other branch is not compiled.
@@ -116,10 +117,32 @@ pub(super) struct PassedCall<'a, P: Passage> {
     pub(super) consent: P::Consent,
 }
 
-impl Passage for Enforcement {
+/// Observes the steps of an admission. A type, so that a call without observers has no branch for it.
+pub(super) trait StepObserver: Send {
+    /// Notes that a step begins.
+    fn note_step(&self, step: CallStep);
+}
+
+impl StepObserver for () {
+    #[inline]
+    fn note_step(&self, _: CallStep) {}
+}
+
+impl StepObserver for Arc<CallTimer> {
+    fn note_step(&self, step: CallStep) {
+        self.begin(step, clock::real_now());
+    }
+}
+
+impl<O: StepObserver> Passage for Enforcement<O> {
     const HAS_EFFECT: bool = true;
     type Consent = Option<Box<ClaimedConsent>>;
     type Outcome = Permitted<Call>;
+
+    #[inline]
+    fn begin(&mut self, step: CallStep) {
+        self.0.note_step(step);
+    }
 
     #[inline]
     fn pass(&mut self, _gate: CallGate, checked: Result<(), Failure>) -> Result<(), Failure> {

@@ -14,7 +14,9 @@ pub(crate) trait RateTaker {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure>;
+    fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure> {
+        self.take(bucket, NonZeroU32::MIN, name)
+    }
 
     /// Takes the permits of a call.
     ///
@@ -51,11 +53,12 @@ pub(crate) trait RateTaker {
     ) -> Result<(), Failure>;
 }
 
-/// Admission of a call that is made: every limit is charged, and the first refusal ends it.
+/// Admission of a call that is made: every limit is charged, and the first refusal ends it. It has the
+/// observer of the call's steps; `()` for a call without observers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Enforcement;
+pub(crate) struct Enforcement<O = ()>(pub(crate) O);
 
-impl RateTaker for Enforcement {
+impl<O> RateTaker for Enforcement<O> {
     #[inline]
     fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure> {
         bucket.check(name)
@@ -110,10 +113,6 @@ impl RatePreparation {
 }
 
 impl RateTaker for RatePreparation {
-    fn take_one(&mut self, bucket: &Bucket, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        self.take(bucket, NonZeroU32::MIN, name)
-    }
-
     fn take(
         &mut self,
         bucket: &Bucket,
