@@ -197,11 +197,10 @@ impl Cluster {
     ) -> Result<Option<Arc<PeerLink>>, ClusterStoreError> {
         let owner = self.stream_ids.owner_of(key.id, key.principal, key.endpoint);
         let Some(owner) = owner.filter(|owner| *owner != self.id) else { return Ok(None) };
-        if let Some(link) = self.membership.link(owner) {
-            return Ok(Some(link));
+        if self.membership.link(owner).is_none() {
+            // It may have started a moment ago.
+            self.membership.refresh().await?;
         }
-        // It may have started a moment ago.
-        self.membership.refresh().await?;
         Ok(self.membership.link(owner))
     }
 
@@ -220,8 +219,7 @@ impl Cluster {
     ) -> Option<Arc<PeerLink>> {
         // The first replica that was asked may have found another owner.
         if unreached.is_some()
-            && let Ok(Some(found)) = self.session_records.find(key).await
-            && self.places.note_owner(key.id, &found)
+            && let Ok(Some(found)) = self.find_recorded(key).await
             && let Some(owner) = self.link_to(found.owner(), unreached)
         {
             return Some(owner);
@@ -271,13 +269,9 @@ impl Cluster {
         }
         for _ in 0..MAX_CLAIMS {
             let asked = clock::now();
-            let Some(found) = self.session_records.find(key).await? else {
+            let Some(found) = self.find_recorded(key).await? else {
                 return self.find_unrecorded(key, unreached, asked).await;
             };
-            if !self.places.note_owner(key.id, &found) {
-                self.session_records.note_value(ValueFault::Outdated);
-                return Err(ClusterStoreError::Reply);
-            }
             if let Some(link) = self.link_to(found.owner(), unreached) {
                 return Ok(SessionPlace::Replica(link));
             }
@@ -303,6 +297,19 @@ impl Cluster {
             }
         }
         Ok(SessionPlace::Unreachable)
+    }
+
+    /// Reads the record of a session, and notes its owner.
+    async fn find_recorded(
+        &self,
+        key: SessionKey<'_>,
+    ) -> Result<Option<FoundSession>, ClusterStoreError> {
+        let Some(found) = self.session_records.find(key).await? else { return Ok(None) };
+        if !self.places.note_owner(key.id, &found) {
+            self.session_records.note_value(ValueFault::Outdated);
+            return Err(ClusterStoreError::Reply);
+        }
+        Ok(Some(found))
     }
 
     /// Returns the place of a session that had no record at `asked` or later. A replica that has just

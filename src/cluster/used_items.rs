@@ -72,7 +72,7 @@ impl UsedItems {
         let lifetime = Some(item.valid_for.saturating_add(CLOCK_MARGIN).min(MAX_LIFETIME));
         let change = RecordChange::Write { bytes: &value, lifetime };
         let writing = self.health.store().replace_record(key_of(&name), None, change);
-        match self.health.access(writing).await {
+        match self.health.access_record(ITEM_COLLECTION, writing).await {
             Some(true) => {
                 Ok(SpentItem { health: Arc::clone(&self.health), name: Some(name), value })
             }
@@ -110,7 +110,7 @@ impl Drop for SpentItem {
             let change = RecordChange::Remove;
             let removing = health.store().replace_record(key_of(&name), Some(&value), change);
             // Without the store, the item is used up.
-            let _ = health.access(removing).await;
+            let _ = health.access_record(ITEM_COLLECTION, removing).await;
         });
     }
 }
@@ -128,7 +128,7 @@ fn key_of(name: &str) -> RecordKey<'_> {
 const ITEM_COLLECTION: &str = "used";
 /// Purpose of the digests that name records.
 const NAME_PURPOSE: &[u8] = b"trunkline used item ";
-/// Time for which a record outlives its item: the clocks of two replicas differ by at most 10 seconds.
+/// Time for which a record outlives its item: twice the most that the clocks of two replicas may differ.
 const CLOCK_MARGIN: Duration = Duration::from_secs(10);
 /// Limit of the lifetime of a record. All items expire before.
 const MAX_LIFETIME: Duration = Duration::from_hours(24 * 366);

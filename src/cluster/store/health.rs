@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use super::{ClusterStore, ClusterStoreError, PermitDemand, PermitGrant};
+use super::{
+    ClusterStore, ClusterStoreError, PermitDemand, PermitGrant, ValueFault, ValueFaultLog,
+};
 use crate::clock;
 use crate::cluster::STORE_TIMEOUT;
 use crate::config::{DegradeChoice, Rate};
@@ -32,6 +34,7 @@ pub struct StoreHealth {
     runtime: Handle,
     is_degraded: AtomicBool,
     record: Mutex<HealthRecord>,
+    value_faults: ValueFaultLog,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +61,7 @@ impl StoreHealth {
         degrade: DegradeChoice,
         counts: ClusterCounts,
     ) -> Arc<Self> {
+        let value_faults = ValueFaultLog::new(store.place());
         Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
             store,
@@ -66,6 +70,7 @@ impl StoreHealth {
             runtime: Handle::current(),
             is_degraded: AtomicBool::new(false),
             record: Mutex::default(),
+            value_faults,
         })
     }
 
@@ -106,6 +111,30 @@ impl StoreHealth {
         access: impl Future<Output = Result<T, ClusterStoreError>>,
     ) -> Option<T> {
         if self.is_degraded() { None } else { self.try_access(access).await }
+    }
+
+    /// Runs an access to a record of a collection. A value that is refused is a fault of that record: the
+    /// store may have others, and is not degraded.
+    pub async fn access_record<T>(
+        &self,
+        collection: &str,
+        access: impl Future<Output = Result<T, ClusterStoreError>>,
+    ) -> Option<T> {
+        let access = async {
+            match access.await {
+                Err(ClusterStoreError::Value(fault)) => {
+                    self.note_value(collection, fault);
+                    Ok(None)
+                }
+                reply => reply.map(Some),
+            }
+        };
+        self.access(access).await.flatten()
+    }
+
+    /// Warns of a refused value in a collection.
+    pub(crate) fn note_value(&self, collection: &str, fault: ValueFault) {
+        self.value_faults.note(collection, fault);
     }
 
     async fn try_access<T>(
