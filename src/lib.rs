@@ -28,7 +28,7 @@ mod captured_log;
 pub use trunkline_bench as bench;
 pub use trunkline_catalog as catalog;
 pub use trunkline_config as config;
-pub use trunkline_core::{backoff, clock, codec, crypto, text};
+pub use trunkline_core::{backoff, clock, codec, crypto, shared_records, text};
 pub use trunkline_http_client as http_client;
 pub use trunkline_jsonrpc as jsonrpc;
 pub use trunkline_oauth as oauth;

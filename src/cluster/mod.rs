@@ -43,7 +43,7 @@ use crate::call::{Endpoint, Principal};
 use crate::clock;
 use crate::config::{ClusterConfig, DegradeChoice, Secret};
 use crate::crypto::{SealError, Sealer, random_bytes};
-use crate::oauth::SharedRecords;
+use crate::shared_records::SharedRecords;
 use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult, StoreLatency};
 
 use envelope::OpenedEnvelope;

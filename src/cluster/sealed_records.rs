@@ -10,10 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 
-use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey, StoreHealth, ValueFaultLog};
+use super::store::{MAX_RECORD_BYTES, RecordChange, RecordKey, StoreHealth};
 use super::{ClusterStoreError, ValueFault};
 use crate::crypto::{Sealer, sha256};
-use crate::oauth::{
+use crate::shared_records::{
     NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
 };
 
@@ -22,30 +22,21 @@ use crate::oauth::{
 pub(crate) struct SealedRecords {
     health: Arc<StoreHealth>,
     sealer: Sealer,
-    faults: ValueFaultLog,
 }
 
 impl SealedRecords {
     pub(super) fn new(health: Arc<StoreHealth>, sealer: Sealer) -> Self {
-        let faults = ValueFaultLog::new(health.store().place());
-        Self { health, sealer, faults }
+        Self { health, sealer }
     }
 
-    /// Runs an access to a record of this kind, and notes a failure.
+    /// Runs an access to a record of this kind.
     async fn access<T>(
         &self,
         kind: SharedRecordKind,
         access: impl Future<Output = Result<T, ClusterStoreError>>,
     ) -> Result<T, SharingFault> {
-        let access = async { separate_value_fault(access.await) };
-        let reply = self.health.access(access).await.ok_or(SharingFault::Unavailable)?;
-        match reply {
-            RecordReply::Read(reply) => Ok(reply),
-            RecordReply::Wrong(fault) => {
-                self.faults.note(collection_of(kind), fault);
-                Err(SharingFault::Unavailable)
-            }
-        }
+        let reply = self.health.access_record(collection_of(kind), access).await;
+        reply.ok_or(SharingFault::Unavailable)
     }
 }
 
@@ -69,7 +60,7 @@ impl SharedRecords for SealedRecords {
         Ok(found.map(|sealed| {
             let value = self.sealer.open(name.as_bytes(), &sealed);
             if value.is_none() {
-                self.faults.note(collection_of(place.kind), ValueFault::Unsealed);
+                self.health.note_value(collection_of(place.kind), ValueFault::Unsealed);
             }
             SharedRecord { value: value.unwrap_or_default(), sealed }
         }))
@@ -115,24 +106,6 @@ impl SharedRecords for SealedRecords {
         let key = key_of(place, &name);
         let removing = self.health.store().replace_record(key, Some(&expected.sealed), change);
         self.access(place.kind, removing).await
-    }
-}
-
-/// Reply of a store that can be used.
-enum RecordReply<T> {
-    Read(T),
-    /// The value is refused. The store may have other records.
-    Wrong(ValueFault),
-}
-
-/// Separates a wrong value from a failure of the store.
-fn separate_value_fault<T>(
-    reply: Result<T, ClusterStoreError>,
-) -> Result<RecordReply<T>, ClusterStoreError> {
-    match reply {
-        Ok(reply) => Ok(RecordReply::Read(reply)),
-        Err(ClusterStoreError::Value(fault)) => Ok(RecordReply::Wrong(fault)),
-        Err(error) => Err(error),
     }
 }
 

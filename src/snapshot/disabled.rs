@@ -17,7 +17,7 @@ use crate::call::ServerName;
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::config::Config;
-use crate::oauth::SharedRecords;
+use crate::shared_records::SharedRecords;
 use crate::text::error_chain;
 
 use super::shared_disabled::SharedDisabled;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::oauth::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+use crate::shared_records::{
+    RecordEdit, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
 };
 use crate::text::error_chain;
 
@@ -76,9 +76,8 @@ impl SharedDisabled {
         edit: impl Fn(DisabledServers) -> DisabledServers,
     ) -> Result<DisabledServers, SharedDisabledError> {
         let known = self.known.lock().clone();
-        for _ in 0..WRITE_CONFLICTS {
-            let found = self.records.read(RECORD_PLACE).await?;
-            let before = match (&found, &known.stored) {
+        let edit = |found: Option<&SharedRecord>| {
+            let before = match (found, &known.stored) {
                 (Some(found), _) => serde_json::from_slice(&found.value)
                     .map_err(|_| SharedDisabledError::Unreadable)?,
                 // The store has lost its data.
@@ -87,19 +86,17 @@ impl SharedDisabled {
             };
             let servers = edit(before.clone().with_all(&known.unmoved));
             let is_same = if found.is_some() { servers == before } else { servers.is_empty() };
-            if is_same {
-                self.note(servers.clone(), found);
-                return Ok(servers);
-            }
-            let value = serde_json::to_vec(&servers).unwrap_or_default();
-            let new = NewRecord { value: &value, lifetime: None };
-            let written = self.records.write(RECORD_PLACE, found.as_ref(), new).await?;
-            if written.is_some() {
-                self.note(servers.clone(), written);
-                return Ok(servers);
-            }
-        }
-        Err(SharingFault::Busy.into())
+            let change = if is_same {
+                RecordEdit::Keep
+            } else {
+                let value = serde_json::to_vec(&servers).unwrap_or_default();
+                RecordEdit::Write { value, lifetime: None }
+            };
+            Ok::<_, SharedDisabledError>((change, servers))
+        };
+        let (stored, servers) = self.records.edit(RECORD_PLACE, edit).await?;
+        self.note(servers.clone(), stored);
+        Ok(servers)
     }
 
     /// Notes the entries of the store. Those of the file are among them.
@@ -116,5 +113,3 @@ impl SharedDisabled {
 
 const RECORD_PLACE: RecordPlace<'static> =
     RecordPlace { kind: SharedRecordKind::DisabledServers, name: "all" };
-/// Attempts to write over the record of other replicas.
-const WRITE_CONFLICTS: usize = 8;

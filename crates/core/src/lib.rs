@@ -5,6 +5,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod shared_records;
 pub mod codec;
 pub mod crypto;
 pub mod backoff;

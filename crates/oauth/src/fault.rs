@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use trunkline_core::codec::file::{FileError, ReadError};
+use trunkline_core::shared_records::SharingFault;
 use trunkline_core::text::one_line;
 use trunkline_http_client::outbound::OutboundFault;
 
-use crate::shared_records::SharingFault;
 use crate::vault::VaultError;
 
 use crate::metadata::documents::MetadataFault;
@@ -106,7 +106,18 @@ pub enum LoginFault {
     Vault(Arc<VaultError>),
     /// The store that replicas share does not have or take the grant.
     #[error(transparent)]
-    Shared(#[from] SharingFault),
+    Shared(SharingFault),
+    /// The grant is too large for the store that replicas share.
+    #[error(
+        "the login has {bytes} bytes, and the store of the gateway's replicas takes at most {limit}: \
+         the authorization server should issue smaller tokens"
+    )]
+    TooLarge {
+        /// Its size, sealed.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The task of a login ended early.
     #[error("the login was interrupted")]
     Interrupted,
@@ -193,7 +204,7 @@ impl LoginFault {
             Self::Token(_) => "token_refused",
             Self::OtherBrowser => "other_browser",
             Self::Vault(_) => "vault",
-            Self::Shared(_) => "store",
+            Self::Shared(_) | Self::TooLarge { .. } => "store",
             Self::Interrupted => "interrupted",
             _ => "failed",
         }
@@ -216,6 +227,15 @@ impl LoginFault {
     /// Adds the document's URL to a fault.
     pub(crate) fn in_document(url: String) -> impl FnOnce(MetadataFault) -> Self {
         move |source| Self::Metadata { url, source }
+    }
+}
+
+impl From<SharingFault> for LoginFault {
+    fn from(fault: SharingFault) -> Self {
+        match fault {
+            SharingFault::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
+            fault => Self::Shared(fault),
+        }
     }
 }
 

@@ -27,7 +27,6 @@ mod grants;
 mod fault;
 mod proofs;
 mod metadata;
-mod shared_records;
 pub mod vault;
 
 pub use announced_ends::{AnnouncedEnd, EndingElement};
@@ -49,7 +48,4 @@ pub use proofs::dpop::DPOP_HEADER;
 pub use relay::{
     FormSender, LoginConsent, LoginRelay, LoginRelayFault, LoginRelays, PassedAuthorization,
     RelayedAnswer,
-};
-pub use shared_records::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
 };

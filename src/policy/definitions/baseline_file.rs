@@ -14,7 +14,7 @@ use crate::catalog::DefinitionKind;
 use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::crypto::sha256;
-use crate::oauth::SharingFault;
+use crate::shared_records::SharingFault;
 
 use super::record::{BaselineChange, BaselineRecord, PinDecision};
 

@@ -37,7 +37,7 @@ use crate::call::ServerName;
 use crate::catalog::{ConfusableNames, DefinitionDigest, ServerList};
 use crate::codec::file::FileReader;
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
-use crate::oauth::SharedRecord;
+use crate::shared_records::SharedRecord;
 use crate::telemetry::log::FaultLog;
 use crate::text::error_chain;
 use judgement::ListComparison;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::call::ServerName;
-use crate::oauth::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+use crate::shared_records::{
+    RecordEdit, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
 };
 
 use super::BaselineError;
@@ -40,12 +40,8 @@ impl SharedBaselines {
     /// [`BaselineError`].
     pub(super) async fn read(&self, server: &ServerName) -> Result<StoredBaseline, BaselineError> {
         let found = self.records.read(place_of(server)).await?;
-        let Some(found) = found else {
-            return Ok(StoredBaseline { record: BaselineRecord::default(), version: None });
-        };
-        let record = serde_json::from_slice(&found.value);
-        let record = record.map_err(|_| BaselineError::Unreadable { server: server.clone() })?;
-        Ok(StoredBaseline { record, version: Some(found.without_value()) })
+        let record = decode(server, found.as_ref())?;
+        Ok(StoredBaseline { record, version: found.map(SharedRecord::without_value) })
     }
 
     /// Returns true if the baseline of a server has this version.
@@ -70,44 +66,53 @@ impl SharedBaselines {
         server: &ServerName,
         edit: impl Fn(&mut BaselineRecord) -> T,
     ) -> Result<(StoredBaseline, T), BaselineError> {
-        for _ in 0..WRITE_CONFLICTS {
-            let StoredBaseline { record: before, version } = self.read(server).await?;
-            let mut record = before.clone();
-            let edited = edit(&mut record);
-            if record == before {
-                return Ok((StoredBaseline { record, version }, edited));
+        let edited = match self.edit_encoded(server, &edit, encode).await {
+            Err(BaselineError::Sharing(SharingFault::TooLarge { .. })) => {
+                let without_texts =
+                    |record: &BaselineRecord| encode(&record.clone().without_texts());
+                self.edit_encoded(server, &edit, without_texts).await
             }
-            let written = self.write(server, &record, version.as_ref()).await?;
-            if let Some(written) = written {
-                let version = Some(written.without_value());
-                return Ok((StoredBaseline { record, version }, edited));
-            }
-        }
-        Err(BaselineError::Sharing(SharingFault::Busy))
-    }
-
-    /// Writes a record over the expected one. Returns `None` if there is another one.
-    async fn write(
-        &self,
-        server: &ServerName,
-        record: &BaselineRecord,
-        expected: Option<&SharedRecord>,
-    ) -> Result<Option<SharedRecord>, BaselineError> {
-        let place = place_of(server);
-        let written = match self.records.write(place, expected, new_record(&encode(record))).await {
-            Err(SharingFault::TooLarge { .. }) => {
-                let short = encode(&record.clone().without_texts());
-                self.records.write(place, expected, new_record(&short)).await
-            }
-            written => written,
+            edited => edited,
         };
-        written.map_err(|fault| match fault {
-            SharingFault::TooLarge { bytes, limit } => {
+        edited.map_err(|error| match error {
+            BaselineError::Sharing(SharingFault::TooLarge { bytes, limit }) => {
                 BaselineError::TooLarge { server: server.clone(), bytes, limit }
             }
-            fault => BaselineError::Sharing(fault),
+            error => error,
         })
     }
+
+    async fn edit_encoded<T>(
+        &self,
+        server: &ServerName,
+        edit: &impl Fn(&mut BaselineRecord) -> T,
+        encode: fn(&BaselineRecord) -> Vec<u8>,
+    ) -> Result<(StoredBaseline, T), BaselineError> {
+        let edit = |found: Option<&SharedRecord>| {
+            let before = decode(server, found)?;
+            let mut record = before.clone();
+            let edited = edit(&mut record);
+            let change = if record == before {
+                RecordEdit::Keep
+            } else {
+                RecordEdit::Write { value: encode(&record), lifetime: None }
+            };
+            Ok::<_, BaselineError>((change, (record, edited)))
+        };
+        let (stored, (record, edited)) = self.records.edit(place_of(server), edit).await?;
+        let version = stored.map(SharedRecord::without_value);
+        Ok((StoredBaseline { record, version }, edited))
+    }
+}
+
+/// Returns the baseline in a record; an empty one if there is none.
+fn decode(
+    server: &ServerName,
+    found: Option<&SharedRecord>,
+) -> Result<BaselineRecord, BaselineError> {
+    let Some(found) = found else { return Ok(BaselineRecord::default()) };
+    serde_json::from_slice(&found.value)
+        .map_err(|_| BaselineError::Unreadable { server: server.clone() })
 }
 
 fn encode(record: &BaselineRecord) -> Vec<u8> {
@@ -115,16 +120,9 @@ fn encode(record: &BaselineRecord) -> Vec<u8> {
     serde_json::to_vec(record).unwrap_or_default()
 }
 
-fn new_record(value: &[u8]) -> NewRecord<'_> {
-    NewRecord { value, lifetime: None }
-}
-
 fn place_of(server: &ServerName) -> RecordPlace<'_> {
     RecordPlace { kind: SharedRecordKind::Definitions, name: server.as_str() }
 }
-
-/// Attempts to write over the records of other replicas.
-const WRITE_CONFLICTS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -14,10 +14,10 @@ use url::Url;
 
 use trunkline_config::ClientConfig;
 use trunkline_core::clock;
+use trunkline_core::shared_records::{SharedRecord, SharedRecords};
 use trunkline_protocol::call::{CallerToken, Named, Principal, ServerName};
 use trunkline_telemetry::audit::{AuditTrail, OperationRecord, RecordRoom};
 
-use crate::shared_records::{SharedRecord, SharedRecords};
 use crate::vault::Vault;
 
 use super::authorizer::ServerAuthorizer;

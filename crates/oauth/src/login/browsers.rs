@@ -9,14 +9,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use trunkline_core::clock;
+use trunkline_core::shared_records::{
+    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords,
+};
 
 use crate::fault::LoginFault;
 use crate::grants::book::GrantBook;
 use crate::grants::browser::{BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 use crate::grants::grant::GrantOwner;
-use crate::shared_records::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords,
-};
 
 /// Stored form of a browser.
 #[derive(Serialize, Deserialize)]

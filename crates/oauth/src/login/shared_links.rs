@@ -12,6 +12,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use trunkline_core::clock;
+use trunkline_core::shared_records::{
+    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords,
+};
 use trunkline_protocol::call::ServerName;
 
 use crate::fault::LoginFault;
@@ -23,9 +26,6 @@ use crate::grants::stored::StoredGrant;
 use crate::grants::ticket_book::{OpenLogin, PreparedLogin, Ticket, TicketPurpose};
 use crate::metadata::documents::IssAdvertised;
 use crate::proofs::pkce::CodeVerifier;
-use crate::shared_records::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords,
-};
 
 /// Stored form of a link.
 #[derive(Serialize, Deserialize)]

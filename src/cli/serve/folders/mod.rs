@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::ServeError;
 use crate::config::{Config, PinsChoice};
-use crate::oauth::SharedRecords;
 use crate::policy::{BaselineFolder, DefinitionGuard, SharedBaselines, pins_of};
+use crate::shared_records::SharedRecords;
 use crate::text::error_chain;
 use crate::upstream::{ListStore, ServerContext, StoreSettings};
 

@@ -13,8 +13,9 @@ use crate::downstream::McpService;
 use crate::listener::{
     Certificates, ConnectionRefusals, Listener, LiveSettings, Settings, Workers, edge,
 };
-use crate::oauth::{GrantBook, SharedRecords};
+use crate::oauth::GrantBook;
 use crate::policy::{QuotaLedger, SharedLimits};
+use crate::shared_records::SharedRecords;
 use crate::telemetry::metrics::Metrics;
 
 use super::settings::ReplicaSettings;

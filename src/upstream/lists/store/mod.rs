@@ -25,7 +25,7 @@ use crate::clock;
 use crate::codec::file::{FileError, FileReader};
 use crate::config::{Secret, ServerConfig};
 use crate::crypto::sha256;
-use crate::oauth::SharedRecords;
+use crate::shared_records::SharedRecords;
 use crate::text::error_chain;
 
 use folder::{FolderError, MAX_FILE, StoreFolder};

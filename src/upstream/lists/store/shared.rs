@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::config::ServerConfig;
-use crate::oauth::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+use crate::shared_records::{
+    RecordEdit, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
 };
 use crate::text::error_chain;
 
@@ -107,28 +107,24 @@ impl ListStore {
         config: &ServerConfig,
         lists: &SealedLists,
     ) -> Result<Option<SharedLists>, SharingFault> {
-        let place = place_of(config);
-        let value = [&lists.listed_at.to_be_bytes()[..], &lists.bytes].concat();
-        for _ in 0..WRITE_CONFLICTS {
-            let found = records.read(place).await?;
-            if let Some((listed_at, sealed)) = found.as_ref().and_then(|it| split(&it.value)) {
+        let edit = |found: Option<&SharedRecord>| {
+            if let Some((listed_at, sealed)) = found.and_then(|it| split(&it.value)) {
                 let stored = self.open_record(config, sealed).ok().map(|(_, stored)| stored);
                 let stored = stored.filter(|stored| stored.digest == lists.digest);
                 if let Some(stored) = stored.filter(|stored| stored.is_recent(lists.at)) {
-                    let version = found.map(SharedRecord::without_value);
-                    return Ok(version.map(|version| SharedLists { lists: stored, version }));
+                    return Ok((RecordEdit::Keep, Some(stored)));
                 }
                 if listed_at > lists.listed_at {
-                    return Ok(None);
+                    return Ok((RecordEdit::Keep, None));
                 }
             }
-            let new = NewRecord { value: &value, lifetime: Some(MAX_STORED_LIST_AGE) };
-            if let Some(written) = records.write(place, found.as_ref(), new).await? {
-                let (version, lists) = (written.without_value(), lists.written());
-                return Ok(Some(SharedLists { lists, version }));
-            }
-        }
-        Err(SharingFault::Busy)
+            let value = [&lists.listed_at.to_be_bytes()[..], &lists.bytes].concat();
+            let write = RecordEdit::Write { value, lifetime: Some(MAX_STORED_LIST_AGE) };
+            Ok::<_, SharingFault>((write, Some(lists.written())))
+        };
+        let (stored, lists) = records.edit(place_of(config), edit).await?;
+        let version = stored.map(SharedRecord::without_value);
+        Ok(lists.zip(version).map(|(lists, version)| SharedLists { lists, version }))
     }
 
     /// Removes the lists of a server from the store of the replicas: without them, its names are free.
@@ -154,8 +150,6 @@ fn place_of(config: &ServerConfig) -> RecordPlace<'_> {
 
 /// Time limit for reading the lists of a server at the start.
 const SHARED_READ_TIME: Duration = Duration::from_secs(1);
-/// Attempts to write over the records of other replicas.
-const WRITE_CONFLICTS: usize = 8;
 
 #[cfg(test)]
 mod tests;

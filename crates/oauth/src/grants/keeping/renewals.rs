@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use trunkline_core::clock;
+use trunkline_core::shared_records::{
+    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+};
 
 use crate::fault::LoginFault;
 use crate::grants::authorizer::ServerAuthorizer;
 use crate::grants::book::GrantSlot;
 use crate::grants::grant::OauthGrant;
-use crate::shared_records::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
-};
 
 use super::{KeptGrant, revoke_unused};
 
@@ -128,7 +128,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared_records::test_records::TestRecords;
+    use trunkline_core::shared_records::test_records::TestRecords;
 
     #[tokio::test]
     async fn one_replica_at_a_time_has_the_lock_of_a_grant() {

@@ -14,6 +14,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use trunkline_core::clock;
+use trunkline_core::shared_records::{
+    NewRecord, RecordEdit, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
+};
 use trunkline_core::text::error_chain;
 use trunkline_protocol::call::Principal;
 
@@ -21,9 +24,6 @@ use crate::grants::authorizer::ServerAuthorizer;
 use crate::grants::book::{GrantBook, GrantKey, GrantSlot};
 use crate::grants::grant::{GrantOwner, OauthGrant};
 use crate::grants::stored::StoredGrant;
-use crate::shared_records::{
-    NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault,
-};
 use crate::vault::{Vault, VaultRow};
 
 use super::KeptGrant;
@@ -148,7 +148,11 @@ impl GrantBook {
         grant: &OauthGrant,
     ) -> Result<SharedRecord, SharingFault> {
         let value = self.write_stored(key, grant).ok_or(SharingFault::Unavailable)?;
-        overwrite(records, key, &value).await
+        let replace = |_: Option<&SharedRecord>| {
+            Ok((RecordEdit::Write { value: value.clone(), lifetime: None }, ()))
+        };
+        let (written, ()) = records.edit(place_of(&key.record_name()), replace).await?;
+        written.ok_or(SharingFault::Unavailable)
     }
 
     /// Stores a renewed grant, in the shared store first, over the record of the one that was renewed.
@@ -200,15 +204,8 @@ impl GrantBook {
     /// Removes the record of a grant, whichever replica has written it.
     pub(crate) async fn revoke_shared(&self, key: &GrantKey) -> Result<(), SharingFault> {
         let Some(records) = self.shared() else { return Ok(()) };
-        let name = key.record_name();
-        for _ in 0..WRITE_CONFLICTS {
-            match records.read(place_of(&name)).await? {
-                None => return Ok(()),
-                Some(record) if records.remove(place_of(&name), &record).await? => return Ok(()),
-                Some(_) => {}
-            }
-        }
-        Err(SharingFault::Unavailable)
+        let remove = |_: Option<&SharedRecord>| Ok::<_, SharingFault>((RecordEdit::Remove, ()));
+        records.edit(place_of(&key.record_name()), remove).await.map(drop)
     }
 
     /// Moves grants from the vault to the shared store, such as those of `trunkline login`. Returns the
@@ -249,17 +246,17 @@ impl GrantBook {
         key: &GrantKey,
         value: &[u8],
     ) -> Result<(), SharingFault> {
-        let name = key.record_name();
-        let found = records.read(place_of(&name)).await?;
         let since = |value: &[u8]| StoredGrant::read_overview(value).and_then(|grant| grant.since);
-        if found.is_some_and(|record| since(&record.value) >= since(value)) {
-            return Ok(());
-        }
-        let Some(value) = StoredGrant::with_proofs(value, self.proofs_of(key)) else {
+        let Some(moved) = StoredGrant::with_proofs(value, self.proofs_of(key)) else {
             return Ok(());
         };
-        overwrite(records, key, &value).await?;
-        if let Some(slot) = self.find_slot(key) {
+        let add = |found: Option<&SharedRecord>| {
+            let is_older = found.is_some_and(|found| since(&found.value) >= since(value));
+            let write = RecordEdit::Write { value: moved.clone(), lifetime: None };
+            Ok::<_, SharingFault>((if is_older { RecordEdit::Keep } else { write }, is_older))
+        };
+        let (_, is_older) = records.edit(place_of(&key.record_name()), add).await?;
+        if !is_older && let Some(slot) = self.find_slot(key) {
             *slot.compared_at.lock() = None;
         }
         Ok(())
@@ -329,23 +326,6 @@ impl GrantKey {
     }
 }
 
-/// Writes the record of a grant over any other.
-async fn overwrite(
-    records: &Arc<dyn SharedRecords>,
-    key: &GrantKey,
-    value: &[u8],
-) -> Result<SharedRecord, SharingFault> {
-    let name = key.record_name();
-    for _ in 0..WRITE_CONFLICTS {
-        let before = records.read(place_of(&name)).await?;
-        let new = NewRecord { value, lifetime: None };
-        if let Some(record) = records.write(place_of(&name), before.as_ref(), new).await? {
-            return Ok(record);
-        }
-    }
-    Err(SharingFault::Unavailable)
-}
-
 fn place_of(name: &str) -> RecordPlace<'_> {
     RecordPlace { kind: SharedRecordKind::Grant, name }
 }
@@ -355,8 +335,6 @@ const COMPARISON_INTERVAL: Duration = Duration::from_secs(10);
 /// Attempts to write a renewed grant, and the pause between them.
 const WRITE_ATTEMPTS: u32 = 3;
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
-/// Attempts to write over the records of other replicas.
-const WRITE_CONFLICTS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,8 @@
 use tokio::time::advance;
 
 use trunkline_config::{Config, ConfigSource, SystemEnvironment};
+use trunkline_core::shared_records::SharingFault;
+use trunkline_core::shared_records::test_records::TestRecords;
 
 use super::*;
 use crate::grants::authorizer::ServerAuthorizer;
@@ -14,8 +16,6 @@ use crate::metadata::documents::AuthServerMetadata;
 use crate::metadata::scopes::ScopeSet;
 use crate::metadata::token_use::TokenUse;
 use crate::proofs::authorization::AuthorizationAnswerError;
-use crate::shared_records::SharingFault;
-use crate::shared_records::test_records::TestRecords;
 
 struct LoginReplica {
     book: Arc<GrantBook>,

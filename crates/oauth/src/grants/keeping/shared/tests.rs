@@ -3,10 +3,10 @@
 use tokio::time::advance;
 
 use trunkline_config::{Config, ConfigSource, SystemEnvironment};
+use trunkline_core::shared_records::test_records::TestRecords;
 
 use super::*;
 use crate::grants::keeping::test_grants::grant;
-use crate::shared_records::test_records::TestRecords;
 
 /// A replica with one server.
 struct TestReplica {

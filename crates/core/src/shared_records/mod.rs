@@ -2,13 +2,14 @@
 //! gateway itself. The store is outside of this crate.
 //!
 //! A record is written only over the one that its writer has read, so that of two gateways that write
-//! at once, one succeeds.
+//! at once, one succeeds. [`edit`](#method.edit) repeats the change of the other one.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use trunkline_core::crypto::NONCE_LEN;
+
+use crate::crypto::NONCE_LEN;
 
 /// A store of records, sealed for the gateways that share it.
 #[async_trait]
@@ -89,6 +90,22 @@ pub struct NewRecord<'a> {
     pub lifetime: Option<Duration>,
 }
 
+/// A change of a record by an edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordEdit {
+    /// None.
+    Keep,
+    /// Writes the record, whether there is one or not.
+    Write {
+        /// The value.
+        value: Vec<u8>,
+        /// The time until it expires; `None` for a record that stays.
+        lifetime: Option<Duration>,
+    },
+    /// Removes the record if there is one.
+    Remove,
+}
+
 /// Reasons that a record is not read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SharingFault {
@@ -97,8 +114,7 @@ pub enum SharingFault {
     Unavailable,
     /// The record is too large for the store.
     #[error(
-        "the login has {bytes} bytes, and the store of the gateway's replicas takes at most {limit}: \
-         the authorization server should issue smaller tokens"
+        "the record has {bytes} bytes, and the store of the gateway's replicas takes at most {limit}"
     )]
     TooLarge {
         /// Its size, sealed.
@@ -106,9 +122,44 @@ pub enum SharingFault {
         /// The limit.
         limit: usize,
     },
-    /// Another replica has been changing the record for too long.
+    /// Other replicas have been changing the record for too long.
     #[error("another replica of the gateway is changing the same record: try again later")]
     Busy,
+}
+
+impl dyn SharedRecords {
+    /// Reads a record, and changes it as `edit` decides. If another replica changes it meanwhile, `edit`
+    /// is repeated with the result of that. Returns the record that the store has then, with the output
+    /// of `edit`.
+    ///
+    /// # Errors
+    /// That of `edit`, or a [`SharingFault`]: nothing is changed, unless the store has failed during the
+    /// change.
+    pub async fn edit<T, E: From<SharingFault>>(
+        &self,
+        place: RecordPlace<'_>,
+        edit: impl Fn(Option<&SharedRecord>) -> Result<(RecordEdit, T), E>,
+    ) -> Result<(Option<SharedRecord>, T), E> {
+        for _ in 0..EDIT_ATTEMPTS {
+            let found = self.read(place).await?;
+            let (change, output) = edit(found.as_ref())?;
+            match (change, &found) {
+                (RecordEdit::Keep, _) | (RecordEdit::Remove, None) => return Ok((found, output)),
+                (RecordEdit::Write { value, lifetime }, _) => {
+                    let new = NewRecord { value: &value, lifetime };
+                    if let Some(written) = self.write(place, found.as_ref(), new).await? {
+                        return Ok((Some(written), output));
+                    }
+                }
+                (RecordEdit::Remove, Some(record)) => {
+                    if self.remove(place, record).await? {
+                        return Ok((None, output));
+                    }
+                }
+            }
+        }
+        Err(SharingFault::Busy.into())
+    }
 }
 
 impl SharedRecord {
@@ -128,88 +179,11 @@ impl fmt::Debug for SharedRecord {
     }
 }
 
-/// Records in memory, for tests.
+/// Attempts to change a record that other replicas change, too.
+const EDIT_ATTEMPTS: usize = 8;
+
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_records;
+
 #[cfg(test)]
-pub(crate) mod test_records {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-    use parking_lot::Mutex;
-
-    use super::*;
-
-    /// Records by kind and name.
-    #[derive(Debug, Default)]
-    pub(crate) struct TestRecords {
-        records: Mutex<BTreeMap<(String, String), SharedRecord>>,
-        written: AtomicU64,
-        fails: AtomicBool,
-    }
-
-    impl TestRecords {
-        /// Makes every access fail, or succeed again.
-        pub(crate) fn fail(&self, fails: bool) {
-            self.fails.store(fails, Ordering::Relaxed);
-        }
-
-        pub(crate) fn count(&self, kind: SharedRecordKind) -> usize {
-            let kind = format!("{kind:?}");
-            self.records.lock().keys().filter(|(of, _)| *of == kind).count()
-        }
-
-        fn access(&self) -> Result<(), SharingFault> {
-            if self.fails.load(Ordering::Relaxed) { Err(SharingFault::Unavailable) } else { Ok(()) }
-        }
-    }
-
-    fn key_of(place: RecordPlace<'_>) -> (String, String) {
-        (format!("{:?}", place.kind), place.name.to_owned())
-    }
-
-    #[async_trait]
-    impl SharedRecords for TestRecords {
-        async fn read(&self, place: RecordPlace<'_>) -> Result<Option<SharedRecord>, SharingFault> {
-            self.access()?;
-            let found = self.records.lock().get(&key_of(place)).cloned();
-            // Replicas that read at once all read before one of them writes.
-            tokio::task::yield_now().await;
-            Ok(found)
-        }
-
-        async fn write(
-            &self,
-            place: RecordPlace<'_>,
-            expected: Option<&SharedRecord>,
-            new: NewRecord<'_>,
-        ) -> Result<Option<SharedRecord>, SharingFault> {
-            self.access()?;
-            if new.value.len() > 16 * 1024 {
-                return Err(SharingFault::TooLarge { bytes: new.value.len(), limit: 16 * 1024 });
-            }
-            let mut records = self.records.lock();
-            if records.get(&key_of(place)) != expected {
-                return Ok(None);
-            }
-            // No two seals are equal.
-            let number = self.written.fetch_add(1, Ordering::Relaxed);
-            let sealed = [&number.to_be_bytes(), new.value].concat();
-            let record = SharedRecord { value: new.value.to_vec(), sealed };
-            records.insert(key_of(place), record.clone());
-            Ok(Some(record))
-        }
-
-        async fn remove(
-            &self,
-            place: RecordPlace<'_>,
-            expected: &SharedRecord,
-        ) -> Result<bool, SharingFault> {
-            self.access()?;
-            let mut records = self.records.lock();
-            let is_there = records.get(&key_of(place)) == Some(expected);
-            if is_there {
-                records.remove(&key_of(place));
-            }
-            Ok(is_there)
-        }
-    }
-}
+mod tests;
