@@ -12,18 +12,24 @@ use crate::support::browser::fields;
 use crate::support::gateway::Builder;
 use crate::support::{Browser, Client, Gateway, OauthServer, Said};
 
-/// Two servers, each with a login of its own.
+/// A store, and two servers, each with a login of its own.
 struct TwoServers {
+    redis: RedisServer,
     s: OauthServer,
     t: OauthServer,
 }
 
 impl TwoServers {
     async fn start() -> Self {
-        let (s, t) = (server_with_tokens().await, protected().await);
+        let (redis, s, t) =
+            (RedisServer::start().await, server_with_tokens().await, protected().await);
         t.gives("other", json!({ "expires_in": 3600 }));
         t.takes("other", &["list", "call"]);
-        Self { s, t }
+        Self { redis, s, t }
+    }
+
+    async fn start_replicas(&self) -> [Gateway; 2] {
+        start_replicas(&self.redis.url(), || self.builder()).await
     }
 
     fn builder(&self) -> Builder {
@@ -46,6 +52,23 @@ async fn call_t(client: &Client) -> Said {
 fn path_of(link: &str) -> String {
     let link = url::Url::parse(link).unwrap();
     format!("{}?{}", link.path(), link.query().unwrap())
+}
+
+/// Returns the link to log in at the server `s`.
+async fn link_to_s(replica: &Gateway) -> String {
+    path_of(&link_in(&call(&replica.modern()).await))
+}
+
+async fn link_to_t(replica: &Gateway) -> String {
+    path_of(&link_in(&call_t(&replica.modern()).await))
+}
+
+/// Logs in by a link. Returns the browser and the response of the authorization server, which the gateway
+/// has not received yet.
+async fn log_in_by(link: &str, replica: &Gateway, server: &OauthServer) -> (Browser, String) {
+    let browser = Browser::of(replica);
+    let back = server.agrees(&browser.agrees(link).await);
+    (browser, back)
 }
 
 /// Returns the key of the record of a link.
@@ -77,18 +100,19 @@ fn assert_refused(page: &Said, lie: Lie) {
 async fn a_wrong_grant_is_not_used() {
     warnings();
     for lie in Lie::ALL {
-        let (redis, servers) = (RedisServer::start().await, TwoServers::start().await);
+        let servers = TwoServers::start().await;
+        let redis = &servers.redis;
         let a = replica_at(servers.builder(), &redis.url(), free_port(), "").start().await;
         log_in(&a, &servers.s, &a.modern()).await;
-        let of_s = next_key(&redis, "grants", &[]).await;
+        let of_s = next_key(redis, "grants", &[]).await;
         let link = link_in(&call_t(&a.modern()).await);
         assert_eq!(agree(&a, &servers.t, &link).await.status, 200);
-        let of_t = next_key(&redis, "grants", &[&of_s]).await;
-        lie.tell(&redis, &of_s, &of_t).await;
+        let of_t = next_key(redis, "grants", &[&of_s]).await;
+        lie.tell(redis, &of_s, &of_t).await;
         let b = replica_at(servers.builder(), &redis.url(), free_port(), "").start().await;
         let said = call(&b.modern()).await;
         assert!(!said.answer().to_string().contains(r#"{\"a\":1}"#), "{lie:?}: {said:?}");
-        lie.expect_line(&redis, "grants").await;
+        lie.expect_line(redis, "grants").await;
         assert!(!servers.has_mixed_tokens(), "{lie:?}");
         // The record of the other server is used.
         b.ready("t").await;
@@ -129,15 +153,15 @@ async fn an_old_grant_makes_a_replica_present_a_used_token_and_nothing_else() {
 async fn a_wrong_link_leads_to_no_login() {
     warnings();
     for lie in Lie::ALL {
-        let (redis, servers) = (RedisServer::start().await, TwoServers::start().await);
-        let [a, b] = start_replicas(&redis.url(), || servers.builder()).await;
-        let link = path_of(&link_in(&call(&a.modern()).await));
-        let other_link = path_of(&link_in(&call_t(&a.modern()).await));
+        let servers = TwoServers::start().await;
+        let ([a, b], redis) = (servers.start_replicas().await, &servers.redis);
+        let link = link_to_s(&a).await;
+        let other_link = link_to_t(&a).await;
         // Each replica has its own links, to both servers.
         let [of_s, of_t] = [&link, &other_link].map(|link| key_of_link(link));
-        lie.tell(&redis, &of_s, &of_t).await;
+        lie.tell(redis, &of_s, &of_t).await;
         assert_refused(&Browser::of(&b).opens(&link).await, lie);
-        lie.expect_line(&redis, "links").await;
+        lie.expect_line(redis, "links").await;
         assert_eq!(Browser::of(&b).opens(&other_link).await.status, 200, "{lie:?}");
     }
 }
@@ -146,19 +170,15 @@ async fn a_wrong_link_leads_to_no_login() {
 async fn a_wrong_login_in_progress_accepts_no_response() {
     warnings();
     for lie in Lie::ALL {
-        let (redis, servers) = (RedisServer::start().await, TwoServers::start().await);
-        let [a, b] = start_replicas(&redis.url(), || servers.builder()).await;
-        let link = path_of(&link_in(&call(&a.modern()).await));
-        let browser = Browser::of(&a);
-        let back = servers.s.agrees(&browser.agrees(&link).await);
-        let of_s = next_key(&redis, "logins", &[]).await;
-        let other_link = path_of(&link_in(&call_t(&a.modern()).await));
-        let other_browser = Browser::of(&a);
-        let other_back = servers.t.agrees(&other_browser.agrees(&other_link).await);
-        let of_t = next_key(&redis, "logins", &[&of_s]).await;
-        lie.tell(&redis, &of_s, &of_t).await;
+        let servers = TwoServers::start().await;
+        let ([a, b], redis) = (servers.start_replicas().await, &servers.redis);
+        let (browser, back) = log_in_by(&link_to_s(&a).await, &a, &servers.s).await;
+        let of_s = next_key(redis, "logins", &[]).await;
+        let (other_browser, other_back) = log_in_by(&link_to_t(&a).await, &a, &servers.t).await;
+        let of_t = next_key(redis, "logins", &[&of_s]).await;
+        lie.tell(redis, &of_s, &of_t).await;
         assert_refused(&moved(&browser, &b).opens(&back).await, lie);
-        lie.expect_line(&redis, "logins").await;
+        lie.expect_line(redis, "logins").await;
         assert!(servers.s.token_requests().is_empty(), "{lie:?}");
         let page = moved(&other_browser, &b).opens(&other_back).await;
         assert_eq!(page.status, 200, "{lie:?}: {page:?}");
@@ -169,24 +189,22 @@ async fn a_wrong_login_in_progress_accepts_no_response() {
 async fn a_wrong_browser_is_unknown() {
     warnings();
     for lie in Lie::ALL {
-        let (redis, servers) = (RedisServer::start().await, TwoServers::start().await);
-        let [a, b] = start_replicas(&redis.url(), || servers.builder()).await;
-        let link = path_of(&link_in(&call(&a.modern()).await));
-        let browser = Browser::of(&a);
-        let back = servers.s.agrees(&browser.agrees(&link).await);
+        let servers = TwoServers::start().await;
+        let ([a, b], redis) = (servers.start_replicas().await, &servers.redis);
+        let (browser, back) = log_in_by(&link_to_s(&a).await, &a, &servers.s).await;
         let browser = moved(&browser, &b);
         assert_eq!(browser.opens(&back).await.status, 200, "{lie:?}");
-        let known = next_key(&redis, "browsers", &[]).await;
-        let other_link = path_of(&link_in(&call_t(&a.modern()).await));
+        let known = next_key(redis, "browsers", &[]).await;
+        let other_link = link_to_t(&a).await;
         assert_eq!(Browser::of(&a).opens(&other_link).await.status, 200);
-        let other = next_key(&redis, "browsers", &[&known]).await;
+        let other = next_key(redis, "browsers", &[&known]).await;
         let form_key = form_key_of(&browser.opens("/connect").await);
-        lie.tell(&redis, &known, &other).await;
+        lie.tell(redis, &known, &other).await;
         let is_read = !matches!(lie, Lie::TooLong | Lie::OtherType);
         let form = [("form_key", &*form_key), ("server", "s")];
         let revoked = browser.sends("/connect/revoke", &form).await;
         assert_eq!(revoked.status, if is_read { 403 } else { 503 }, "{lie:?}: {revoked:?}");
-        lie.expect_line(&redis, "browsers").await;
+        lie.expect_line(redis, "browsers").await;
         // Without keys, each browser on this machine is the user's: it is a new one.
         let page = browser.opens("/connect").await;
         assert_eq!(page.status, if is_read { 200 } else { 503 }, "{lie:?}: {page:?}");
@@ -200,9 +218,7 @@ async fn a_wrong_browser_is_unknown() {
 async fn old_records_of_a_login_return_no_more_than_the_docs_say() {
     let (redis, server) = (RedisServer::start().await, server_with_tokens().await);
     let [a, b] = start_replicas(&redis.url(), || Gateway::with("s", server.lines("s", ""))).await;
-    let link = path_of(&link_in(&call(&a.modern()).await));
-    let browser = Browser::of(&a);
-    let back = server.agrees(&browser.agrees(&link).await);
+    let (browser, back) = log_in_by(&link_to_s(&a).await, &a, &server).await;
     let state = next_key(&redis, "logins", &[]).await;
     redis.command(&format!("COPY {state} old-state")).await;
     assert_eq!(browser.opens(&back).await.status, 200);
