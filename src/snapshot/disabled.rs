@@ -282,6 +282,8 @@ mod tests {
             servers.of_config(&crate::upstream::tests::config(&[])),
             DisabledServers::default()
         );
+        std::fs::write(path.join(&file.name), vec![b' '; MAX_DISABLED_FILE_BYTES + 1]).unwrap();
+        assert!(matches!(file.read(), Err(DisabledFileError::File(FileError::TooLarge { .. }))));
         std::fs::write(path.join(&file.name), "{").unwrap();
         assert!(matches!(file.read(), Err(DisabledFileError::Damaged(_))));
         let edited = file.edit(|stored| stored.unwrap_or_else(|| servers.clone()));

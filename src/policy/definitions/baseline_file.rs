@@ -230,3 +230,26 @@ const DIGEST_CHARS: usize = 64;
 const MAX_BASELINE: usize = 64 << 20;
 const BASELINE_ENDING: &str = ".pins";
 const LOCK_FILE: &str = "pins.lock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_file_is_neither_written_nor_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("gateway.toml");
+        let baselines = BaselineFolder::open(&folder.path().join("pins"), &config).unwrap();
+        let server = ServerName::new("s").unwrap();
+        let form = serde_json::json!({
+            "sha256": "1".repeat(64), "basis": "seen", "definition": "x".repeat(MAX_BASELINE),
+        });
+        let large = serde_json::json!({ "tools": { "add": { "accepted": [form] } } });
+        let large: BaselineRecord = serde_json::from_value(large).unwrap();
+        let refused = baselines.copy_shared(&server, &large);
+        assert!(matches!(refused, Err(BaselineError::Write { .. })), "{refused:?}");
+        assert_eq!(baselines.read(&server).unwrap(), BaselineRecord::default());
+        std::fs::write(baselines.file(&server), vec![b' '; MAX_BASELINE + 1]).unwrap();
+        assert!(matches!(baselines.read(&server), Err(BaselineError::File { .. })));
+    }
+}

@@ -254,3 +254,27 @@ const MAX_KEPT_WITHDRAWALS: usize = 1000;
 /// Reason that a baseline cannot be used yet.
 const UNREAD_BASELINE: &str =
     "the baseline was not read from the store of the gateway's replicas yet";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{DefinitionDigest, DefinitionKind};
+    use crate::policy::definitions::record::DefinitionKey;
+
+    #[test]
+    fn a_bounded_number_of_withdrawals_waits_for_the_store() {
+        let (guard, server) = (DefinitionGuard::default(), ServerName::new("s").unwrap());
+        guard.baselines.lock().insert(server.clone(), KnownBaseline::unread());
+        let kind = DefinitionKind::ALL[0];
+        let key = |number: usize| {
+            let sha256 = DefinitionDigest::compute(kind, &number.to_string());
+            DefinitionKey { kind, name: number.to_string(), sha256, definition: None }
+        };
+        let withdrawals = (0..=MAX_KEPT_WITHDRAWALS).map(|it| BaselineChange::Withdraw(key(it)));
+        let accepted = BaselineChange::Accept(key(0));
+        guard.keep_withdrawals(&server, std::iter::once(accepted).chain(withdrawals).collect());
+        let kept = guard.take_unsaved().remove(&server).unwrap();
+        assert_eq!(kept.len(), MAX_KEPT_WITHDRAWALS);
+        assert!(kept.iter().all(|it| matches!(it, BaselineChange::Withdraw(_))));
+    }
+}

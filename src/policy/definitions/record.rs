@@ -419,3 +419,6 @@ const MAX_STORED_DEFINITIONS: usize = 50_000;
 const MAX_ACCEPTED_FORMS: usize = 8;
 /// Limit of the pending forms of one definition.
 const MAX_PENDING_FORMS: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ impl dyn SharedRecords {
         place: RecordPlace<'_>,
         edit: impl Fn(Option<&SharedRecord>) -> Result<(RecordEdit, T), E>,
     ) -> Result<(Option<SharedRecord>, T), E> {
-        for _ in 0..EDIT_ATTEMPTS {
+        for _ in 0..MAX_EDITS {
             let found = self.read(place).await?;
             let (change, output) = edit(found.as_ref())?;
             match (change, &found) {
@@ -180,7 +180,7 @@ impl fmt::Debug for SharedRecord {
 }
 
 /// Attempts to change a record that other replicas change, too.
-const EDIT_ATTEMPTS: usize = 8;
+const MAX_EDITS: usize = 8;
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_records;

@@ -13,16 +13,21 @@ const FIRST_TEXT: &str = "Adds two numbers.";
 
 /// Configures a gateway that holds changes, and keeps nothing in files.
 fn holding(upstream: &Upstream) -> Builder {
-    Gateway::with("s", format!("{}\n{HOLD_LINES}\nscan = \"off\"", upstream.http()))
+    Gateway::with("s", holding_lines(upstream))
+}
+
+/// Returns the settings of a server whose changes are held.
+pub fn holding_lines(upstream: &Upstream) -> String {
+    format!("{}\n{HOLD_LINES}\nscan = \"off\"", upstream.http())
 }
 
 /// Waits until a client sees these tools.
-async fn sees(client: &Client, names: &[&str]) {
+pub async fn sees(client: &Client, names: &[&str]) {
     until_async(|| async { client.tool_names().await == names }).await;
 }
 
 /// Waits until a replica holds so many definitions.
-async fn holds(replica: &Gateway, count: usize) -> Value {
+pub async fn holds(replica: &Gateway, count: usize) -> Value {
     replica.wait_for(|status| status["servers"][0]["definitions"]["held"] == count).await
 }
 

@@ -6,11 +6,11 @@ use crate::cluster::{RedisServer, StoreGate, free_port, replica_at, start_replic
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Upstream, until_async};
 
-fn with_server(upstream: &Upstream) -> Builder {
+pub fn with_server(upstream: &Upstream) -> Builder {
     Gateway::with("s", upstream.http())
 }
 
-async fn act(replica: &Gateway, action: &str) -> Said {
+pub async fn act(replica: &Gateway, action: &str) -> Said {
     let path = format!("/api/v1/servers/s/{action}");
     let body = json!({}).to_string();
     let operator = replica.operator();

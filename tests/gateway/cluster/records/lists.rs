@@ -10,7 +10,7 @@ fn with_same_tool(first: &Upstream, second: &Upstream) -> Builder {
     Gateway::with("x", first.http()).server("y", second.http()).gateway("naming = \"first\"")
 }
 
-async fn servers() -> [Upstream; 2] {
+pub async fn servers() -> [Upstream; 2] {
     let servers = Upstream::both().await;
     for server in &servers {
         server.set_tools([tool("same").to_string()]);
@@ -19,7 +19,7 @@ async fn servers() -> [Upstream; 2] {
 }
 
 /// Waits until the store has the lists of so many servers.
-async fn has_lists(redis: &RedisServer, count: usize) {
+pub async fn has_lists(redis: &RedisServer, count: usize) {
     let names = async || redis.command("KEYS trunkline:lists:*").await;
     until_async(async || names().await.starts_with(&format!("*{count}\r\n"))).await;
 }

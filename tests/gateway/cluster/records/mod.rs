@@ -1,7 +1,7 @@
 //! Logins, definitions, lists and disabled servers that replicas share.
 
-mod definitions;
-mod disabled;
+pub mod definitions;
+pub mod disabled;
 pub mod grants;
-mod lists;
+pub mod lists;
 mod logins;

@@ -7,7 +7,7 @@ use crate::cluster::{RedisServer, free_port, replica_at, start_replicas};
 use crate::confirm::{CONFIRM, Question, form, retry};
 use crate::support::{Gateway, Upstream, client_table, poll_for};
 
-const DEGRADED_LINE: &str = "the store of shared rates cannot be used";
+const DEGRADED_LINE: &str = "the store of shared limits and records cannot be used";
 
 async fn status_of_call(gateway: &Gateway) -> u16 {
     gateway.modern().key("key-one").call("s__echo", json!({})).await.status

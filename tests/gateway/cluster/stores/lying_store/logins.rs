@@ -1,10 +1,8 @@
 //! Records of logins at servers: grants, links, logins in progress and browsers.
 
-use data_encoding::HEXLOWER;
 use serde_json::json;
-use trunkline::crypto::sha256;
 
-use super::{Lie, next_key, warnings};
+use super::{Lie, key_of_record, next_key, warnings};
 use crate::cluster::records::grants::{ECHO, server_with_tokens};
 use crate::cluster::{RedisServer, free_port, replica_at, start_replicas};
 use crate::oauth::{agree, call, link_in, log_in, protected};
@@ -73,9 +71,7 @@ async fn log_in_by(link: &str, replica: &Gateway, server: &OauthServer) -> (Brow
 
 /// Returns the key of the record of a link.
 fn key_of_link(link: &str) -> String {
-    let ticket = link.split("ticket=").nth(1).expect("a ticket");
-    let name = sha256(format!("trunkline shared record links {ticket}").as_bytes());
-    format!("trunkline:links:{}", HEXLOWER.encode(&name))
+    key_of_record("links", link.split("ticket=").nth(1).expect("a ticket"))
 }
 
 /// Returns the form key of a page. Each browser has its own.

@@ -4,6 +4,10 @@ mod leases;
 mod limits;
 mod logins;
 mod session_records;
+mod shared_records;
+
+use data_encoding::HEXLOWER;
+use trunkline::crypto::sha256;
 
 use crate::cluster::{RedisServer, STATE_KEY};
 use crate::refused_logins::warnings;
@@ -34,7 +38,7 @@ impl Lie {
             Self::Garbage => vec![format!("SET {key} {}", "garbage-".repeat(8))],
             Self::Fragment => vec![format!("SET {key} x")],
             Self::Moved => vec![format!("COPY {other} {key} REPLACE")],
-            Self::TooLong => vec![format!("SETRANGE {key} 20000 x")],
+            Self::TooLong => vec![format!("SETRANGE {key} {LONGEST_VALUE} x")],
             Self::OtherType => vec![format!("DEL {key}"), format!("LPUSH {key} x")],
         };
         for command in commands {
@@ -56,6 +60,12 @@ impl Lie {
     async fn expect_line(self, redis: &RedisServer, kind: &str) {
         expect_line_about(redis, &format!("({kind}) is refused: {}", self.reason())).await;
     }
+}
+
+/// Returns the key of a shared record.
+fn key_of_record(kind: &str, name: &str) -> String {
+    let name = sha256(format!("trunkline shared record {kind} {name}").as_bytes());
+    format!("trunkline:{kind}:{}", HEXLOWER.encode(&name))
 }
 
 /// Waits for a line about a store that contains a text. It has no names and no keys.
@@ -88,3 +98,6 @@ async fn next_key(redis: &RedisServer, kind: &str, known: &[&str]) -> String {
     })
     .await
 }
+
+/// The limit of the largest kind of values.
+const LONGEST_VALUE: usize = 4 << 20;
