@@ -5,19 +5,23 @@
 //! Connections are not closed after a thousand requests, as they are by
 //! default.
 
+#[path = "../../tests/support/nginx_config.rs"]
+mod nginx_config;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use url::Url;
 
+use nginx_config::{NginxLines, find_nginx, write_nginx_config};
+
 use crate::process::{Process, free_port, scratch};
 
 /// Starts nginx; `None` if it is not installed.
 pub async fn start(server: &Url, folder: &Path) -> Option<Process> {
-    let program = program()?;
+    let program = find_nginx()?;
     let port = free_port();
-    let config = folder.join("nginx.conf");
-    std::fs::write(&config, text(server, port, folder)).unwrap();
+    let config = write_config(server, port, folder);
     let mut command = Command::new(program);
     command.arg("-p").arg(folder).arg("-c").arg(config).args(["-e", "stderr"]);
     let url = Url::parse(&format!("http://127.0.0.1:{port}/mcp")).unwrap();
@@ -30,53 +34,27 @@ pub async fn start(server: &Url, folder: &Path) -> Option<Process> {
 
 /// Returns the version that nginx reports.
 pub fn version() -> Option<String> {
-    let told = Command::new(program()?).arg("-v").output().ok()?;
+    let told = Command::new(find_nginx()?).arg("-v").output().ok()?;
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
     told.trim().rsplit('/').next().map(str::to_owned)
 }
 
-fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian installs it outside the `PATH` of ordinary users.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
-    folders.map(|folder| folder.join("nginx")).find(|program| program.is_file())
-}
-
-fn text(server: &Url, port: u16, folder: &Path) -> String {
+fn write_config(server: &Url, port: u16, folder: &Path) -> PathBuf {
     let server = format!("{}:{}", server.host_str().unwrap(), server.port().unwrap());
-    let folder = folder.display();
     // Workers of another user could not access a private folder.
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-    format!(
-        "{user}
-daemon off;
-worker_processes auto;
-pid {folder}/nginx.pid;
-events {{ worker_connections 4096; }}
-http {{
-    access_log {folder}/access.log combined buffer=64k flush=1s;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    client_max_body_size 64m;
-    client_body_buffer_size 128k;
-    keepalive_requests 100000000;
-    upstream server {{
-        server {server};
-        keepalive 128;
-        keepalive_requests 100000000;
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://server;
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-        }}
-    }}
-}}
-"
-    )
+    let log = folder.join("access.log");
+    let lines = NginxLines {
+        main: &format!("{user} worker_processes auto;"),
+        http: &format!(
+            "access_log {} combined buffer=64k flush=1s;
+             client_max_body_size 64m;
+             client_body_buffer_size 128k;
+             keepalive_requests 100000000;",
+            log.display()
+        ),
+        upstream: &format!("server {server}; keepalive 128; keepalive_requests 100000000;"),
+        location: "proxy_set_header Connection \"\";",
+    };
+    write_nginx_config(folder, ([127, 0, 0, 1], port).into(), &lines)
 }

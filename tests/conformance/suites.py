@@ -341,10 +341,11 @@ advertise = "127.0.0.1:{peers}"
             clients.append(client)
         for process, file in processes:
             until(f"the cluster of {file}", process, lambda file=file: known_replicas(program, file) == REPLICAS - 1)
-        config = folder / f"{name}-nginx.conf"
-        config.write_text(balancer(front, clients, folder), encoding="utf-8")
+        own = folder / f"{name}-nginx"
+        own.mkdir()
+        config = balancer(front, clients, own)
         nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "nginx"
-        command = [nginx, "-p", str(folder), "-c", str(config), "-e", str(folder / f"{name}-nginx.log")]
+        command = [nginx, "-p", str(own), "-c", str(config), "-e", str(folder / f"{name}-nginx.log")]
         process = held.enter_context(running(command, folder / f"{name}-nginx.log"))
         until("nginx", process, lambda: is_open(front))
         yield f"http://127.0.0.1:{front}/mcp", [process for process, _ in processes]
@@ -366,28 +367,23 @@ def is_open(port: int) -> bool:
     return True
 
 
-def balancer(front: int, clients: list[int], folder: Path) -> str:
-    """Round robin, without stickiness, with a new connection for each request."""
-    servers = " ".join(f"server 127.0.0.1:{client};" for client in clients)
-    temporary = " ".join(
-        f"{kind}_temp_path {folder}/temp-{front}-{kind};"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    return f"""daemon off; master_process off; pid {folder}/nginx-{front}.pid;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off; {temporary}
-    upstream replicas {{ {servers} }}
-    server {{
-        listen 127.0.0.1:{front};
-        location / {{
-            proxy_pass http://replicas; proxy_http_version 1.1;
-            proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 1h;
-            proxy_set_header Host $http_host; proxy_set_header Connection close;
-        }}
-    }}
-}}
-"""
+def balancer(front: int, clients: list[int], folder: Path) -> Path:
+    """Round robin, without stickiness, with a new connection for each request: the configuration."""
+    text = (HERE.parent / "support" / "nginx.conf").read_text(encoding="utf-8")
+    lines = {
+        "main": "master_process off;",
+        "http": "access_log off;",
+        "upstream": " ".join(f"server 127.0.0.1:{client};" for client in clients),
+        "location": "proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 1h;"
+        " proxy_set_header Host $http_host; proxy_set_header Connection close;",
+        "address": f"127.0.0.1:{front}",
+        "folder": str(folder),
+    }
+    for name, line in lines.items():
+        text = text.replace(f"{{{name}}}", line)
+    config = folder / "nginx.conf"
+    config.write_text(text, encoding="utf-8")
+    return config
 
 
 def run_scenarios(url: str, kind: str, folder: Path) -> None:
