@@ -1,5 +1,5 @@
 //! Records that replicas share in the store: grants of logins, locks for their renewal, logins in
-//! progress, and accepted definitions.
+//! progress, accepted definitions, last known lists, and disabled servers.
 //!
 //! The value of a record is sealed with a key of `gateway.state_keys`, and bound to its kind and name:
 //! the store can neither read it nor show it under another name. The name is a digest without a key, so
@@ -220,11 +220,19 @@ mod tests {
     async fn large_records_and_a_failing_store_are_faults() {
         let store = Arc::new(MemoryStore::default());
         let replica = replica(&store, &["key"]);
-        let large = vec![b'x'; MAX_RECORD_BYTES - 28];
-        assert!(replica.write(PLACE, None, new(&large)).await.unwrap().is_some());
-        let larger = vec![b'x'; MAX_RECORD_BYTES - 27];
-        let fault = SharingFault::TooLarge { bytes: MAX_RECORD_BYTES + 1, limit: MAX_RECORD_BYTES };
-        assert_eq!(replica.write(PLACE, None, new(&larger)).await, Err(fault));
+        for (kind, limit) in [
+            (SharedRecordKind::Grant, MAX_RECORD_BYTES),
+            (SharedRecordKind::Definitions, MAX_BASELINE_BYTES),
+            (SharedRecordKind::Lists, MAX_LISTS_BYTES),
+            (SharedRecordKind::DisabledServers, MAX_DISABLED_BYTES),
+        ] {
+            let place = RecordPlace { kind, name: "ann" };
+            let large = vec![b'x'; limit - 28];
+            assert!(replica.write(place, None, new(&large)).await.unwrap().is_some(), "{kind:?}");
+            let larger = vec![b'x'; limit - 27];
+            let fault = SharingFault::TooLarge { bytes: limit + 1, limit };
+            assert_eq!(replica.write(place, None, new(&larger)).await, Err(fault), "{kind:?}");
+        }
         store.fail(true);
         for _ in 0..2 {
             assert_eq!(replica.read(PLACE).await, Err(SharingFault::Unavailable));

@@ -226,7 +226,7 @@ fn largest_block(window: QuotaWindow, rest: u32) -> u32 {
 const BLOCKS_PER_QUOTA: u32 = 64;
 /// Limit of a block.
 const MAX_BLOCK: u32 = 1000;
-/// Shorter windows are short.
+/// Windows below this length are short.
 const SHORT_WINDOW: Duration = Duration::from_hours(1);
 /// A block is this part of the rest of a quota with a short window.
 const BLOCKS_PER_SHORT_QUOTA: u32 = 8;

@@ -1,8 +1,8 @@
 //! Rates that all replicas enforce together.
 //!
 //! The store has one bucket for each rate and holder. A replica takes permits from it in batches
-//! ([`RatePermits`]), so that most calls use permits that are here already. A call waits at most for
-//! one request to the store before it is admitted; taking permits never waits.
+//! ([`RatePermits`]), so that most calls use permits that are here already. Others wait for a batch before
+//! they are admitted, in a burst for several in turn, up to a time limit. Taking permits never waits.
 //!
 //! The names of buckets are digests under a key of `gateway.state_keys`: the store learns neither
 //! limits nor holders. While the store cannot be used, `cluster.degrade` decides.

@@ -162,7 +162,7 @@ impl StoreHealth {
             DegradeChoice::Refuse => "requests with a shared rate are refused",
         };
         let place = self.store.place();
-        let line = format!("the store of shared rates cannot be used, {effect}: {place}: {error}");
+        let line = format!("{STORE_SUBJECT} cannot be used, {effect}: {place}: {error}");
         if let Some(line) = record.faults.note_about(STORE_SUBJECT, &line, clock::now()) {
             tracing::warn!("{line}");
         }
@@ -175,7 +175,7 @@ impl StoreHealth {
             sleep(PROBE_INTERVAL).await;
             let Some(health) = own.upgrade() else { return };
             if health.probe().await {
-                tracing::info!("the store of shared rates can be used again");
+                tracing::info!("{STORE_SUBJECT} can be used again");
                 health.record.lock().degraded_since = None;
                 health.counts.leave_degraded();
                 health.is_degraded.store(false, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl StoreHealth {
 }
 
 /// Subject of the log lines about the store.
-const STORE_SUBJECT: &str = "the store of shared rates";
+const STORE_SUBJECT: &str = "the store of shared limits and records";
 /// The name of the rate that shows if the store answers.
 const PROBE_NAME: &str = "probe";
 /// The time between two attempts to use a store that failed.
