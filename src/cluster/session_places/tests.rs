@@ -429,6 +429,40 @@ async fn a_session_of_a_lost_replica_is_claimed_when_its_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_here_is_not_claimed_and_its_removal_removes_no_later_record() {
+    let store = Arc::new(MemoryStore::default());
+    let [mut a, b] = [0, 1].map(|number| ModelReplica::new(number, &store));
+    a.renew().await;
+    let end = |replica: &ModelReplica, id: &str| {
+        replica.open.end_moved(id);
+        replica.cluster.session_records().remove_session(id);
+    };
+    let id = a.open_session().await;
+    a.read(&id).await;
+    end(&a, &id);
+    a.claim().await;
+    assert!(!a.has(&id), "it has ended after its record was read");
+    // A removal waits while others have the session.
+    let id = a.open_session().await;
+    a.renew().await;
+    assert_eq!(store.session_names().len(), 1);
+    a.way.state.store(CUT, Ordering::Relaxed);
+    end(&a, &id);
+    a.renew().await;
+    advance(LEASE_TIME).await;
+    b.renew().await;
+    b.request(&id, Some(a.cluster.id())).await;
+    assert!(b.answers(&id));
+    advance(LEASE_TIME).await;
+    a.way.state.store(OPEN, Ordering::Relaxed);
+    a.cluster.renew_lease(String::new()).await;
+    a.request(&id, Some(b.cluster.id())).await;
+    assert!(a.answers(&id));
+    a.renew().await;
+    assert_eq!(store.session_names().len(), 1, "the record of the session is there");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_older_record_than_the_one_that_was_seen_is_no_reason_to_claim_a_session() {
     let store = Arc::new(MemoryStore::default());
     let [lost, other, third] = [0, 1, 2].map(|number| ModelReplica::new(number, &store));

@@ -95,6 +95,15 @@ impl SessionRecords {
     /// can be claimed again.
     pub async fn claim(&self, found: FoundSession) -> Result<ClaimOutcome, ClusterStoreError> {
         let FoundSession { place, version, record } = found;
+        {
+            let mut table = self.table();
+            if record.owner == self.own && table.removed.contains_key(&place.name) {
+                // It has ended here since the record was read.
+                return Ok(ClaimOutcome::Changed);
+            }
+            // One that waits is of an earlier record, and would remove this one.
+            table.removed.remove(&place.name);
+        }
         let lost = (record.owner != self.own).then(|| record.owner.to_string());
         let generation = record.generation.saturating_add(1);
         let claimed = SessionRecord { generation, owner: self.own, state: record.state };

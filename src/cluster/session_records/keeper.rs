@@ -204,9 +204,11 @@ impl SessionRecords {
             own = sealed.filter(|sealed| self.owns(&place, sealed)).as_deref().and_then(version_of);
         }
         let mut table = self.table();
-        match own {
-            Some(version) => table.remove_later(place, Some(version)),
-            None => _ = table.removed.remove(&place.name),
+        match (own, table.removed.get_mut(&place.name)) {
+            (Some(version), Some(removed)) => removed.version = Some(version),
+            // A claim of this replica has made the removal needless meanwhile.
+            (Some(_), None) => {}
+            (None, _) => _ = table.removed.remove(&place.name),
         }
         Ok(())
     }
