@@ -28,7 +28,7 @@ use crate::crypto::{NONCE_LEN, SealError, Sealer};
 /// The header of an envelope.
 pub const ENVELOPE_HEADER: HeaderName = HeaderName::from_static("trunkline-forwarded");
 
-/// The sender of a forwarded request, as its connection and its headers identified it.
+/// The envelope of a request that is forwarded: its client, as the connection and the headers identified it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Envelope {
     sealed: SealedMembers,
@@ -36,10 +36,10 @@ pub struct Envelope {
     body: Bytes,
 }
 
-/// An envelope that was opened.
+/// The envelope of a request that another replica has forwarded. The body has not arrived yet.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct OpenedEnvelope {
-    pub(super) envelope: Envelope,
+pub struct OpenedEnvelope {
+    sealed: SealedMembers,
     /// The nonce of its seal, which no other envelope has.
     pub(super) nonce: EnvelopeNonce,
 }
@@ -98,10 +98,18 @@ struct SealedCredential {
     value: Vec<u8>,
 }
 
-/// Its credentials are not shown.
+/// Its credentials are not shown, nor is its path with the query.
 impl std::fmt::Debug for SealedMembers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SealedMembers").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Envelope")
+            .field("target", &self.target)
+            .field("issued", &self.issued)
+            .field("method", &self.method)
+            .field("client", &read_address(&self.client))
+            .field("principal", &self.principal)
+            .field("certificates", &self.certificates.len())
+            .field("credentials", &self.credentials.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,19 +120,15 @@ impl std::fmt::Debug for SealedCredential {
     }
 }
 
-/// Its credentials are not shown, nor is its path with the query.
 impl std::fmt::Debug for Envelope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sealed = &self.sealed;
-        f.debug_struct("Envelope")
-            .field("target", &sealed.target)
-            .field("issued", &sealed.issued)
-            .field("method", &sealed.method)
-            .field("client", &read_address(&sealed.client))
-            .field("principal", &sealed.principal)
-            .field("certificates", &sealed.certificates.len())
-            .field("credentials", &sealed.credentials.len())
-            .finish_non_exhaustive()
+        self.sealed.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for OpenedEnvelope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.sealed.fmt(f)
     }
 }
 
@@ -280,14 +284,16 @@ impl Envelope {
         self.sealed.body_tag = sealer.seal(&self.body, Vec::new())?;
         Ok(BASE64.encode(sealer.seal(b"", self.sealed.encode_to_vec())?))
     }
+}
 
-    /// Opens the value of its header. The body has not arrived yet.
-    pub(super) fn open(value: &[u8], sealer: &Sealer) -> Result<OpenedEnvelope, EnvelopeFault> {
+impl OpenedEnvelope {
+    /// Opens the value of its header.
+    pub(super) fn open(value: &[u8], sealer: &Sealer) -> Result<Self, EnvelopeFault> {
         let bytes = BASE64.decode(value).map_err(|_| EnvelopeFault::Forged)?;
         let text = sealer.open(b"", &bytes).ok_or(EnvelopeFault::Forged)?;
         let nonce = *bytes.first_chunk().ok_or(EnvelopeFault::Forged)?;
         let members = SealedMembers::decode(&*text).map_err(|_| EnvelopeFault::OtherVersion)?;
-        Ok(OpenedEnvelope { envelope: Self { sealed: members, body: Bytes::new() }, nonce })
+        Ok(Self { sealed: members, nonce })
     }
 
     /// Checks that it is of a known version, and for this replica, this time and this request.

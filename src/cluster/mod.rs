@@ -6,9 +6,9 @@
 //! ([`PeerLink`]), with an [`Envelope`] that names the client. The replicas find each other
 //! through leases in a store ([`membership`]). A call at its owner accesses no store,
 //! except for shared limits ([`shared_rates`], [`shared_quotas`]), a consent that is used once
-//! ([`UsedItems`]), and grants ([`sealed_records`]). The store has a record of each session
-//! ([`SessionRecords`]), from which another replica revives it when its owner is gone
-//! ([`session_places`]).
+//! ([`UsedItems`]), and grants. The store has a record of each session ([`SessionRecords`]), from which
+//! another replica revives it when its owner is gone ([`session_places`]), and records of other modules
+//! ([`sealed_records`]).
 //!
 //! This module knows neither MCP nor authentication, which the owner repeats: `downstream` decides
 //! which requests are forwarded, and `listener` accepts those of other replicas. Without `[cluster]`
@@ -46,7 +46,6 @@ use crate::crypto::{SealError, Sealer, random_bytes};
 use crate::shared_records::SharedRecords;
 use crate::telemetry::metrics::{ClusterCounts, ForwardResult, RevivalResult, StoreLatency};
 
-use envelope::OpenedEnvelope;
 use membership::{Membership, MembershipKeys};
 use nonces::UsedNonces;
 use peer_link::PeerTls;
@@ -56,7 +55,8 @@ use session_places::KnownPlaces;
 use session_records::SessionRecordParts;
 
 pub use envelope::{
-    ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, RequestLine, ShownCredentials,
+    ENVELOPE_HEADER, Envelope, EnvelopeFault, OpenedEnvelope, RefusedEnvelope, RequestLine,
+    ShownCredentials,
 };
 pub use lease::LeaseStatus;
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
@@ -360,13 +360,12 @@ impl Cluster {
         &self,
         sealed: &[u8],
         request: RequestLine<'_>,
-    ) -> Result<Envelope, RefusedEnvelope> {
-        let opened = Envelope::open(sealed, &self.envelopes);
-        let OpenedEnvelope { envelope, nonce } =
-            opened.map_err(|fault| RefusedEnvelope { fault, client: None })?;
+    ) -> Result<OpenedEnvelope, RefusedEnvelope> {
+        let envelope = OpenedEnvelope::open(sealed, &self.envelopes)
+            .map_err(|fault| RefusedEnvelope { fault, client: None })?;
         let checked = envelope
             .check(self.id, request, clock::unix_now())
-            .and_then(|()| self.nonces.spend(nonce, clock::now()));
+            .and_then(|()| self.nonces.spend(envelope.nonce, clock::now()));
         let client = envelope.client();
         checked.map(|()| envelope).map_err(|fault| RefusedEnvelope { fault, client })
     }
@@ -375,7 +374,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`EnvelopeFault::OtherBody`].
-    pub fn check_body(&self, envelope: &Envelope, body: &[u8]) -> Result<(), EnvelopeFault> {
+    pub fn check_body(&self, envelope: &OpenedEnvelope, body: &[u8]) -> Result<(), EnvelopeFault> {
         envelope.check_body(body, &self.envelopes)
     }
 

@@ -10,7 +10,8 @@ use rustls_pki_types::CertificateDer;
 
 use crate::call::{Failure, PeerAddress, RequestFault};
 use crate::cluster::{
-    Cluster, ENVELOPE_HEADER, Envelope, EnvelopeFault, RefusedEnvelope, ReplicaId, RequestLine,
+    Cluster, ENVELOPE_HEADER, EnvelopeFault, OpenedEnvelope, RefusedEnvelope, ReplicaId,
+    RequestLine,
 };
 use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
@@ -139,7 +140,7 @@ impl McpService {
     async fn answer_forwarded<B>(
         self: Arc<Self>,
         cluster: &Cluster,
-        opened: (Envelope, PeerAddress),
+        opened: (OpenedEnvelope, PeerAddress),
         request: Request<B>,
     ) -> Result<Response<Body>, RefusedForwarding>
     where
@@ -188,7 +189,7 @@ fn open(
     cluster: &Cluster,
     head: &mut Parts,
     verify: impl Fn(&[CertificateDer<'_>]) -> bool,
-) -> Result<(Envelope, PeerAddress), RefusedEnvelope> {
+) -> Result<(OpenedEnvelope, PeerAddress), RefusedEnvelope> {
     let unknown = |fault| RefusedEnvelope { fault, client: None };
     let sealed = mcp::header::single_value(&head.headers, &ENVELOPE_HEADER);
     let sealed = sealed.ok().flatten().cloned().ok_or(unknown(EnvelopeFault::Absent))?;
