@@ -333,7 +333,7 @@ impl Membership {
                 continue;
             }
             let drift = record.drift(value.lease_left, now);
-            if drift.unsigned_abs() > CLOCK_SKEW || !record.is_current(now) {
+            if drift.unsigned_abs() > CLOCK_SKEW {
                 table.note_skew(id, &record, drift);
                 continue;
             }

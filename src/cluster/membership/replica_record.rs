@@ -38,20 +38,13 @@ impl ReplicaRecord {
     }
 
     /// Returns the time that the replica's clock is ahead of this one: the store knows the true age of
-    /// the record.
+    /// the record, which is at most that of a lease. An old record that a store returns all the same is far
+    /// behind.
     pub(super) fn drift(&self, lease_left: Duration, now: SystemTime) -> SignedDuration {
         let age = LEASE_TIME.saturating_sub(lease_left);
         let written = i128::from(unix_millis(now)) - i128::from(as_millis(age));
         let ahead = i128::from(self.renewed) - written;
         SignedDuration::from_millis(i64::try_from(ahead).unwrap_or(i64::MAX))
-    }
-
-    /// Returns true if the lease has not expired. The store removes records; this refuses old ones
-    /// that a store returns all the same.
-    pub(super) fn is_current(&self, now: SystemTime) -> bool {
-        let renewed = from_unix_millis(self.renewed);
-        now.duration_since(renewed).is_ok_and(|age| age <= LEASE_TIME + CLOCK_SKEW)
-            || renewed.duration_since(now).is_ok_and(|ahead| ahead <= CLOCK_SKEW)
     }
 }
 
