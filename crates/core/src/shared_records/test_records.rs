@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::*;
+use super::{NewRecord, RecordPlace, SharedRecord, SharedRecordKind, SharedRecords, SharingFault};
 
 /// Records by kind and name.
 #[derive(Debug, Default)]
