@@ -122,13 +122,13 @@ impl std::fmt::Debug for SealedCredential {
 
 impl std::fmt::Debug for Envelope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.sealed.fmt(f)
+        std::fmt::Debug::fmt(&self.sealed, f)
     }
 }
 
 impl std::fmt::Debug for OpenedEnvelope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.sealed.fmt(f)
+        std::fmt::Debug::fmt(&self.sealed, f)
     }
 }
 

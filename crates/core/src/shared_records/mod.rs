@@ -2,7 +2,7 @@
 //! gateway itself. The store is outside of this crate.
 //!
 //! A record is written only over the one that its writer has read, so that of two gateways that write
-//! at once, one succeeds. [`edit`](#method.edit) repeats the change of the other one.
+//! at once, one succeeds. The method `edit` repeats the change of the other one.
 
 use std::fmt;
 use std::time::Duration;
