@@ -54,7 +54,7 @@ fn the_newest_forms_of_a_definition_stay_and_rejections_longer() {
     let own = forms(&record)[0].clone();
     record.adopt(&other);
     assert_eq!(forms(&record)[0], own);
-    for number in 50..50 + MAX_PENDING_FORMS + 1 {
+    for number in 50..=50 + MAX_PENDING_FORMS {
         other.apply(changed(number));
         other.decide(PinDecision::Reject, &[digest(number)]);
     }
