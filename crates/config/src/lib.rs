@@ -25,6 +25,7 @@ mod checks;
 mod sections;
 mod reader;
 mod faults;
+mod one_server;
 mod source;
 
 #[cfg(test)]
@@ -94,8 +95,8 @@ pub use sections::server::sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange}
 pub use sections::server::server_secrets::ServerSecrets;
 pub use sections::server::tools::{ToolOverride, ToolsConfig};
 pub use sections::server::{
-    ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
-    ServerConfig, ServerKind, StartChoice,
+    ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, InstancesChoice,
+    Isolation, ServerConfig, ServerKind, StartChoice,
 };
 pub use sections::subject_name::SubjectName;
 pub use sections::transforms::{
@@ -198,6 +199,7 @@ impl Config {
             Some(mut config) if reader.found.is_empty() => {
                 let files = GatewayFiles::collect(&config, source, surroundings);
                 config.complete_sandboxes(&files);
+                config.settle_instances();
                 Ok(config)
             }
             _ => Err(ConfigFaults::new(Findings {
@@ -227,6 +229,17 @@ impl Config {
                 let folder = folder.clone();
                 sandbox.own_user =
                     range.map(|range| OwnUser { server: server_name, range, folder });
+            }
+        }
+    }
+
+    /// Without other replicas, each server has the instances of a gateway that is alone.
+    fn settle_instances(&mut self) {
+        if self.cluster.is_none() {
+            for server in &mut self.servers {
+                if server.instances != InstancesChoice::Each {
+                    Arc::make_mut(server).instances = InstancesChoice::Each;
+                }
             }
         }
     }

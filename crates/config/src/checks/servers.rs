@@ -6,7 +6,7 @@ use crate::reader::values::header_name::HeaderSetting;
 use crate::reader::values::numbers::CountSetting;
 use crate::reader::values::units::DurationSetting;
 use crate::reader::{ConfigReader, ConfigTable, setting_value};
-use crate::sections::server::{Isolation, ServerConfig, is_openapi};
+use crate::sections::server::{InstancesChoice, Isolation, ServerConfig, is_openapi};
 
 /// `max_timeout` must not be below `timeout`.
 pub(super) fn check_timeouts(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
@@ -34,11 +34,19 @@ pub(super) fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReade
     {
         node.report_fault(reader, SettingFault::NoInstances);
     }
+    let instances = setting_value::<ServerConfig, InstancesChoice>(server, "instances", reader);
+    if isolation == Some(Isolation::Client)
+        && instances == Some(InstancesChoice::One)
+        && let Some(node) = server.find_node("instances")
+    {
+        node.report_fault(reader, SettingFault::SharedInstance);
+    }
 }
 
 /// A setting that has no effect on this kind of server is a mistake.
 pub(super) fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    const OF_CHILDREN: [&str; 4] = ["idle_stop", "max_restarts", "restart_window", "stop_timeout"];
+    const OF_CHILDREN: [&str; 5] =
+        ["idle_stop", "instances", "max_restarts", "restart_window", "stop_timeout"];
     const OF_HTTP: [&str; 3] = ["call_headers", "connect_timeout", "forward_headers"];
     const OF_MCP: [&str; 5] =
         ["era", "isolation", "max_instances", "instance_idle", "client_capabilities"];

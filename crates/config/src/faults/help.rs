@@ -116,6 +116,7 @@ impl SettingFault {
                 "progress extends `timeout` up to `max_timeout`: increase `max_timeout`"
             }
             Self::NoInstances => "raise `max_instances`, or write isolation = \"shared\"",
+            Self::SharedInstance => "remove `instances`, or write isolation = \"shared\"",
             Self::Filter => {
                 "write a level, such as \"info\", or \"info,trunkline::upstream=debug\""
             }

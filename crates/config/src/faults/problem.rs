@@ -392,6 +392,9 @@ pub enum SettingFault {
     /// `isolation = "client"` with `max_instances = 0`.
     #[error("`isolation = \"client\"` needs instances, but `max_instances` is 0")]
     NoInstances,
+    /// `isolation = "client"` with `instances = "one"`.
+    #[error("`instances = \"one\"` needs a child that all clients share")]
+    SharedInstance,
     /// A log filter that does not parse.
     #[error("not a log filter")]
     Filter,

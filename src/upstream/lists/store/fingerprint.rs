@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use aws_lc_rs::hmac::{Context, Key};
+use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use http::HeaderName;
 use url::Url;
 
 use crate::config::{
-    AwsConfig, CapabilitiesChoice, CommandConfig, DocumentSource, HttpConfig, OpenApiConfig,
-    SchemeCredential, Secret, ServerConfig, ServerKind, child_inherits,
+    AwsConfig, CapabilitiesChoice, CommandConfig, DocumentSource, HttpConfig, InstancesChoice,
+    OpenApiConfig, SchemeCredential, Secret, ServerConfig, ServerKind, child_inherits,
 };
 
 /// Keyed digest of a configuration.
@@ -19,76 +19,95 @@ pub(super) type Fingerprint = [u8; 32];
 /// Returns the digest of all settings of a server that may change its lists, and of the environment
 /// that a child inherits by `pass_env`.
 pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
-    // Every setting is named, so that each new one needs a decision.
-    let ServerConfig {
-        name,
-        target,
-        era,
-        client_capabilities,
-        max_instances,
-        max_response,
-        max_tools,
-        max_pages,
-        // The values that the server receives are in `target`.
-        secrets: _,
-        // Start, restarts and handling of calls.
-        start: _,
-        idle_stop: _,
-        isolation: _,
-        instance_idle: _,
-        capability_idle: _,
-        max_restarts: _,
-        restart_window: _,
-        timeout: _,
-        max_timeout: _,
-        connect_timeout: _,
-        start_timeout: _,
-        stop_timeout: _,
-        rate: _,
-        rate_each: _,
-        quota_each: _,
-        in_flight: _,
-        queue: _,
-        queue_timeout: _,
-        scopes: _,
-        read_cache: _,
-        forward_headers: _,
-        call_headers: _,
-        arguments: _,
-        // Applied when the lists are merged.
-        resource_vars: _,
-        check_output: _,
-        result: _,
-        retries: _,
-        interceptors: _,
-        slow_after: _,
-        slow_message: _,
-        tools: _,
-        definitions: _,
-        confirm: _,
-        breaker: _,
-    } = config;
     let mut digest = FieldDigest(Context::with_key(key));
     digest.feed(env!("CARGO_PKG_VERSION"));
-    digest.feed(name.as_str());
-    digest.feed(era.as_str());
-    digest.feed(format!("{max_response} {max_tools} {max_pages}"));
-    let is_hidden = *max_instances == Some(0) || *client_capabilities == CapabilitiesChoice::Hide;
-    digest.feed(if is_hidden { "hidden" } else { "declared" });
-    match target {
-        ServerKind::Command(command) => digest.feed_command(command),
-        ServerKind::Http(http) => digest.feed_http(http),
-        ServerKind::OpenApi(openapi) => digest.feed_openapi(openapi),
-    }
-    let mut fingerprint = [0; 32];
-    fingerprint.copy_from_slice(digest.0.sign().as_ref());
-    fingerprint
+    digest.feed_server(config);
+    digest.finish()
+}
+
+/// Returns the digest of the settings with which a child of the server is started. Replicas compare it,
+/// also those of another version.
+pub(crate) fn settings_digest(config: &ServerConfig) -> Fingerprint {
+    let mut digest = FieldDigest(Context::with_key(&Key::new(HMAC_SHA256, SETTINGS_PURPOSE)));
+    digest.feed_server(config);
+    digest.finish()
 }
 
 /// Hashes fields, each with its length, so that no two configurations produce the same input.
 struct FieldDigest(Context);
 
 impl FieldDigest {
+    fn finish(self) -> Fingerprint {
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(self.0.sign().as_ref());
+        fingerprint
+    }
+
+    fn feed_server(&mut self, config: &ServerConfig) {
+        // Every setting is named, so that each new one needs a decision.
+        let ServerConfig {
+            name,
+            target,
+            era,
+            client_capabilities,
+            max_instances,
+            instances,
+            max_response,
+            max_tools,
+            max_pages,
+            // The values that the server receives are in `target`.
+            secrets: _,
+            // Start, restarts and handling of calls.
+            start: _,
+            idle_stop: _,
+            isolation: _,
+            instance_idle: _,
+            capability_idle: _,
+            max_restarts: _,
+            restart_window: _,
+            timeout: _,
+            max_timeout: _,
+            connect_timeout: _,
+            start_timeout: _,
+            stop_timeout: _,
+            rate: _,
+            rate_each: _,
+            quota_each: _,
+            in_flight: _,
+            queue: _,
+            queue_timeout: _,
+            scopes: _,
+            read_cache: _,
+            forward_headers: _,
+            call_headers: _,
+            arguments: _,
+            // Applied when the lists are merged.
+            resource_vars: _,
+            check_output: _,
+            result: _,
+            retries: _,
+            interceptors: _,
+            slow_after: _,
+            slow_message: _,
+            tools: _,
+            definitions: _,
+            confirm: _,
+            breaker: _,
+        } = config;
+        self.feed(name.as_str());
+        self.feed(era.as_str());
+        self.feed(format!("{max_response} {max_tools} {max_pages}"));
+        let is_hidden = *max_instances == Some(0)
+            || *instances == InstancesChoice::One
+            || *client_capabilities == CapabilitiesChoice::Hide;
+        self.feed(if is_hidden { "hidden" } else { "declared" });
+        match target {
+            ServerKind::Command(command) => self.feed_command(command),
+            ServerKind::Http(http) => self.feed_http(http),
+            ServerKind::OpenApi(openapi) => self.feed_openapi(openapi),
+        }
+    }
+
     fn feed(&mut self, field: impl AsRef<[u8]>) {
         let field = field.as_ref();
         self.0.update(&field.len().to_be_bytes());
@@ -203,6 +222,9 @@ impl FieldDigest {
         self.feed(output_schemas.as_str());
     }
 }
+
+/// Purpose of the digest that replicas compare.
+const SETTINGS_PURPOSE: &[u8] = b"trunkline settings of a child";
 
 /// Returns the variables that the configuration passes to the child, sorted. Variables that every
 /// child inherits are left out, because they differ from one login to the next.

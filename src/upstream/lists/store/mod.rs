@@ -28,6 +28,7 @@ use crate::crypto::sha256;
 use crate::shared_records::SharedRecords;
 use crate::text::error_chain;
 
+pub(crate) use fingerprint::settings_digest;
 use folder::{FolderError, MAX_FILE, StoreFolder};
 use record::KeptRecord;
 pub(crate) use record::KnownServer;

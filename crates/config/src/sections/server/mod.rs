@@ -74,6 +74,9 @@ section! {
             /// child process. Modern servers are stateless and always shared; for a server of both
             /// eras the setting applies to its Legacy clients.
             isolation: Option<Isolation>,
+            /// The child processes of the server in a cluster of replicas. Without `[cluster]` there is
+            /// one gateway, and the setting has no effect.
+            instances: InstancesChoice = "each",
             /// Declares the capabilities of clients to the server: the kinds of input they can
             /// give, and the extensions they know.
             client_capabilities: CapabilitiesChoice = "declare",
@@ -262,6 +265,17 @@ choice! {
 }
 
 choice! {
+    /// The replicas that run a child process of a server.
+    pub enum InstancesChoice {
+        /// each replica starts its own
+        "each" => Each,
+        /// one replica runs the only child process, which serves the clients of all replicas, and no
+        /// client capabilities are announced to a Legacy server
+        "one" => One,
+    }
+}
+
+choice! {
     /// The capabilities of its clients that a server receives.
     pub enum CapabilitiesChoice {
         /// the capabilities of each client; a Legacy server then has an instance for each set of
@@ -390,7 +404,7 @@ impl ServerConfig {
     pub fn has_one_instance(&self) -> bool {
         let is_the_same_for_all = self.client_capabilities == CapabilitiesChoice::Hide
             && self.isolation() == Isolation::Shared;
-        is_the_same_for_all || self.max_instances() == 0
+        is_the_same_for_all || self.max_instances() == 0 || self.instances == InstancesChoice::One
     }
 
     /// The era to use. Plain HTTP has no sessions: the gateway serves it as a Modern server.

@@ -243,6 +243,14 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "4: servers.x.max_instances: `isolation = \"client\"` needs instances, but `max_instances` is 0; raise `max_instances`, or write isolation = \"shared\"",
     ),
     (
+        "command = \"x\"\nisolation = \"client\"\ninstances = \"one\"",
+        "4: servers.x.instances: `instances = \"one\"` needs a child that all clients share; remove `instances`, or write isolation = \"shared\"",
+    ),
+    (
+        "url = \"http://x\"\ninstances = \"one\"",
+        "3: servers.x.instances: this setting is only for servers with `command`",
+    ),
+    (
         "url = \"http://x\"\nidle_stop = \"1s\"",
         "3: servers.x.idle_stop: this setting is only for servers with `command`",
     ),
