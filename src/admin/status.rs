@@ -335,6 +335,8 @@ pub struct ServerStatus {
     pub breaker: Option<BreakerStatus>,
     /// The child's process id.
     pub pid: Option<u32>,
+    /// The replica that runs its child, if `instances` is `"one"`.
+    pub replica: Option<String>,
     /// Time of the next attempt of a server in backoff or failed.
     pub next_retry_at: Option<Timestamp>,
     /// The actions that make a failed server start before that time.

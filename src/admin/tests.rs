@@ -61,6 +61,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         queued: 0,
         breaker: None,
         pid: Some(42),
+        replica: None,
         next_retry_at: None,
         cure: None,
         warnings: Vec::new(),

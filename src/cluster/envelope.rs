@@ -21,8 +21,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use prost::Message;
 
-use super::ReplicaId;
-use crate::call::PeerAddress;
+use super::{ReplicaId, ServerDigest};
+use crate::call::{PeerAddress, ServerName};
 use crate::crypto::{NONCE_LEN, SealError, Sealer};
 
 /// The header of an envelope.
@@ -86,6 +86,9 @@ struct SealedMembers {
     /// The sender, if it has left: it had the session, and is not asked for it.
     #[prost(bytes = "vec", tag = "14")]
     left: Vec<u8>,
+    /// The digest of the settings of a server's child, for a request to that server.
+    #[prost(bytes = "vec", tag = "15")]
+    server_digest: Vec<u8>,
 }
 
 /// A header that authentication has removed.
@@ -236,6 +239,19 @@ impl Envelope {
         Self { sealed, body }
     }
 
+    /// Creates an envelope for a request of this replica to a server whose child the target runs. It
+    /// names no client.
+    pub fn for_server(request: RequestLine<'_>, body: Bytes, digest: &ServerDigest) -> Self {
+        let sealed = SealedMembers {
+            version: SERVER_ENVELOPE_VERSION,
+            method: request.method.as_str().to_owned(),
+            path: path_of(request.uri).to_owned(),
+            server_digest: digest.to_vec(),
+            ..SealedMembers::default()
+        };
+        Self { sealed, body }
+    }
+
     /// Adds the client's certificate and its intermediate ones, in DER.
     #[must_use]
     pub fn with_certificates<'a>(mut self, chain: impl IntoIterator<Item = &'a [u8]>) -> Self {
@@ -304,8 +320,13 @@ impl OpenedEnvelope {
         now: Duration,
     ) -> Result<(), EnvelopeFault> {
         let sealed = &self.sealed;
-        if sealed.version != ENVELOPE_VERSION {
-            return Err(EnvelopeFault::OtherVersion);
+        let is_to_server = match sealed.version {
+            ENVELOPE_VERSION => false,
+            SERVER_ENVELOPE_VERSION => true,
+            _ => return Err(EnvelopeFault::OtherVersion),
+        };
+        if is_to_server != is_server_path(request.uri.path()) {
+            return Err(EnvelopeFault::OtherRequest);
         }
         if sealed.target != own.as_bytes() {
             return Err(EnvelopeFault::OtherTarget);
@@ -339,6 +360,11 @@ impl OpenedEnvelope {
     pub fn client(&self) -> Option<PeerAddress> {
         let (addr, local) = (read_address(&self.sealed.client)?, read_address(&self.sealed.local)?);
         Some(PeerAddress { addr, local, tls: self.sealed.tls, stdio: false })
+    }
+
+    /// Returns true if it is for a server's child with these settings.
+    pub fn is_for_settings(&self, digest: &ServerDigest) -> bool {
+        self.sealed.server_digest == digest
     }
 
     /// Returns true if its sender has counted the request towards the rates.
@@ -390,8 +416,26 @@ fn path_of(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path| path.as_str())
 }
 
-/// The version of envelopes that this build writes, and the only one that it knows. Version 1 was in JSON.
+/// Returns the path of a server's child at `cluster.listen`.
+pub fn server_path(server: &ServerName) -> String {
+    format!("{SERVER_PATH}{server}")
+}
+
+/// Returns the name of the server that a path at `cluster.listen` addresses.
+pub fn server_of_path(path: &str) -> Option<ServerName> {
+    path.strip_prefix(SERVER_PATH).and_then(|name| ServerName::new(name).ok())
+}
+
+fn is_server_path(path: &str) -> bool {
+    path.starts_with(SERVER_PATH)
+}
+
+/// The beginning of the paths of servers at `cluster.listen`. No endpoint of clients begins so.
+const SERVER_PATH: &str = "/servers/";
+/// The version of envelopes for requests of clients. Version 1 was in JSON.
 const ENVELOPE_VERSION: u32 = 2;
+/// The version of envelopes for requests to servers.
+const SERVER_ENVELOPE_VERSION: u32 = 3;
 /// The age of an envelope at which it is refused, besides [`MAX_SKEW`].
 const MAX_AGE: Duration = Duration::from_secs(10);
 /// The most that the clocks of two replicas may differ.

@@ -78,7 +78,7 @@ impl LeaseClock {
 }
 
 /// Time before the end of a lease at which its replica stops to answer for its sessions.
-const LEASE_MARGIN: Duration = Duration::from_secs(1);
+pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@
 //! except for shared limits ([`shared_rates`], [`shared_quotas`]), a consent that is used once
 //! ([`UsedItems`]), and grants. The store has a record of each session ([`SessionRecords`]), from which
 //! another replica revives it when its owner is gone ([`session_places`]), and records of other modules
-//! ([`sealed_records`]).
+//! ([`sealed_records`]). A server whose child may run only once has a lease, too ([`server_leases`]).
 //!
 //! This module knows neither MCP nor authentication, which the owner repeats: `downstream` decides
 //! which requests are forwarded, and `listener` accepts those of other replicas. Without `[cluster]`
@@ -21,6 +21,7 @@ mod nonces;
 mod peer_link;
 mod replica_id;
 mod sealed_records;
+mod server_leases;
 mod session_ids;
 mod session_places;
 mod session_records;
@@ -56,7 +57,7 @@ use session_records::SessionRecordParts;
 
 pub use envelope::{
     ENVELOPE_HEADER, Envelope, EnvelopeFault, OpenedEnvelope, RefusedEnvelope, RequestLine,
-    ShownCredentials,
+    ShownCredentials, server_of_path, server_path,
 };
 pub use lease::LeaseStatus;
 pub use membership::{LEASE_TIME, RENEWAL_INTERVAL, ReplicaView, SkewedReplica};
@@ -64,6 +65,7 @@ pub use peer_link::{ForwardError, ForwardedRequest, MAX_FORWARDED, PeerLink};
 pub use replica_id::ReplicaId;
 #[cfg(test)]
 pub(crate) use sealed_records::SealedRecords as SealedRecordsInTests;
+pub use server_leases::{LeaseEnd, ServerDigest, ServerLease, ServerLeaseFault, ServerPlace};
 pub use session_places::{SessionPlace, SessionTurn};
 pub use session_records::{
     ClaimOutcome, ClaimedSession, FoundSession, MAX_SESSION_STATE, RecordedSessions, SessionKey,

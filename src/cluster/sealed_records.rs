@@ -135,6 +135,7 @@ fn collection_of(kind: SharedRecordKind) -> &'static str {
         SharedRecordKind::Definitions => "definitions",
         SharedRecordKind::Lists => "lists",
         SharedRecordKind::DisabledServers => "disabled",
+        SharedRecordKind::ServerLease => "instances",
     }
 }
 

@@ -44,7 +44,7 @@ use crate::shares::SharedAmount;
 use crate::telemetry::log::SharedFaultLog;
 
 use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
-use forwarding::keep_credentials;
+use forwarding::{ServerServices, keep_credentials};
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use modern::stream_register::ListenStreams;
@@ -78,6 +78,8 @@ pub struct McpService {
     drain: Drain,
     /// The other replicas; `None` without `[cluster]`.
     cluster: Option<Arc<Cluster>>,
+    /// Servers whose child runs here, for the other replicas.
+    services: ServerServices,
     /// Refused requests of the listener for replicas, in the log.
     peer_faults: SharedFaultLog,
     /// Ids of sessions that their senders have not opened, in the log.
@@ -113,6 +115,7 @@ impl McpService {
             bodies,
             drain,
             cluster,
+            services: ServerServices::default(),
             peer_faults,
             session_faults,
         })

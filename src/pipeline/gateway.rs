@@ -72,6 +72,13 @@ impl Gateway {
         }
     }
 
+    /// Makes this gateway the service of its only server for other replicas: it introduces itself as
+    /// that server, and passes the states of its questions as they are, because any replica may
+    /// continue the call.
+    pub fn stand_for_server(&self) {
+        self.inputs.pass_states();
+    }
+
     /// Makes this gateway one of several replicas.
     pub fn join_replicas(&self, own: ReplicaId) {
         self.inputs.join_replicas(own);

@@ -43,6 +43,7 @@ impl Gateway {
         let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());
         let words = profile.and_then(|it| it.instructions.as_ref());
         let words = words.or(settings.instructions.as_ref());
+        let own = self.info_of_server(&snapshot).unwrap_or_else(|| info(settings, title).into());
         let mut result = match introduction {
             Introduction::Discover => json!({
                 "resultType": "complete",
@@ -50,12 +51,12 @@ impl Gateway {
                 "capabilities": capabilities(&snapshot, &view, ProtocolVersion::LATEST_MODERN),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
                 "cacheScope": view.audience().as_str(),
-                "_meta": { meta::SERVER_INFO: info(settings, title) },
+                "_meta": { meta::SERVER_INFO: own },
             }),
             Introduction::Initialize(version) => json!({
                 "protocolVersion": version.as_str(),
                 "capabilities": capabilities(&snapshot, &view, version),
-                "serverInfo": info(settings, title),
+                "serverInfo": own,
             }),
         };
         let found = snapshot.meta_list(&view, &context.client);
@@ -75,6 +76,15 @@ impl Gateway {
         };
         log_introduction(&method, context, started);
         result.to_string().into()
+    }
+}
+
+impl Gateway {
+    /// Returns the information about the only server, for which this gateway stands; `None` for any
+    /// other gateway.
+    fn info_of_server(&self, snapshot: &Snapshot) -> Option<Value> {
+        let server = snapshot.servers().next().filter(|_| self.inputs.passes_states())?;
+        serde_json::from_slice(&server.server.peer()?.info).ok()
     }
 }
 

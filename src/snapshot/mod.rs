@@ -109,8 +109,9 @@ pub struct SnapshotServer {
     /// Metric handles of the methods that are sent to it.
     pub operations: Arc<Operations>,
     /// Keeps the server alive for calls that have been routed to it but not
-    /// sent yet, even if a later snapshot no longer contains it.
-    _hold: upstream::StopGuard,
+    /// sent yet, even if a later snapshot no longer contains it. `None` if other snapshots decide
+    /// about its end.
+    hold: Option<upstream::StopGuard>,
 }
 
 /// The route of a public tool name.

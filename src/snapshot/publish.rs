@@ -1,5 +1,6 @@
 //! Publishing: the only place that replaces the current snapshot.
 
+mod one_server;
 mod operations;
 mod parts;
 mod trial;
@@ -97,20 +98,30 @@ impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
+        let StartUp { config, surroundings, disabled, .. } = &startup;
+        surroundings.set_limits(config);
+        let servers = config.servers.iter().filter(|it| disabled.servers.find(&it.name).is_none());
+        let servers = servers
+            .map(|config| {
+                (config.name.clone(), upstream::Server::start(Arc::clone(config), surroundings))
+            })
+            .collect();
+        Self::with_servers(startup, servers, true)
+    }
+
+    /// Publishes a first snapshot of servers that run already.
+    fn with_servers(
+        startup: StartUp,
+        servers: HashMap<ServerName, Arc<upstream::Server>>,
+        holds_servers: bool,
+    ) -> Arc<Self> {
         let StartUp { config, surroundings, info, definitions, quotas, shared_limits, disabled } =
             startup;
         let metrics = Arc::clone(&surroundings.metrics);
-        surroundings.set_limits(&config);
         let events = surroundings.events.clone();
         let registry =
             LimitRegistry::new(Arc::clone(&metrics), events, quotas).sharing(shared_limits);
         let DisabledAtStart { servers: disabled, file, shared } = disabled;
-        let servers = config.servers.iter().filter(|it| disabled.find(&it.name).is_none());
-        let servers = servers
-            .map(|config| {
-                (config.name.clone(), upstream::Server::start(Arc::clone(config), &surroundings))
-            })
-            .collect();
         let identity = Arc::new(Identity::new(&config, &Identity::default()));
         upstream::follow_issuers(&identity, &surroundings);
         let parts = SnapshotParts {
@@ -122,6 +133,7 @@ impl Snapshots {
             departed: Arc::default(),
             grants: Arc::clone(&surroundings.grants),
             disabled: Arc::new(disabled),
+            holds_servers,
         };
         let maker = ViewBuilder {
             metrics: Arc::clone(&metrics),
@@ -326,6 +338,7 @@ impl Snapshots {
             departed: Arc::clone(&before.departed),
             grants: Arc::clone(&before.grants),
             disabled: Arc::new(disabled),
+            holds_servers: true,
         };
         self.publish(|_| parts).await;
         self.stop_removed(&before, &gone).await;

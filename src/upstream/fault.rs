@@ -1,18 +1,22 @@
 //! Errors between the gateway and a server.
 
+mod child_exit;
+
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use tokio::task::JoinError;
 
-use super::quoted_output::{FIRST_LINE_QUOTE, LAST_LINE_QUOTE};
+pub use child_exit::{ChildExit, ExitCause};
+
+use super::quoted_output::FIRST_LINE_QUOTE;
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, VersionFault};
 use crate::child::SpawnError;
+use crate::cluster::ServerLeaseFault;
 use crate::codec::body::BodyError;
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
@@ -128,39 +132,15 @@ pub enum UpstreamError {
         /// Maximum number of instances besides the main one.
         limit: usize,
     },
+    /// The replica that runs the server's child cannot be used.
+    Replica(ServerLeaseFault),
     /// The server is neither running nor starting, after this fault.
     Down(Box<ServerFault>),
 }
 
-/// End of a child process.
-#[derive(Debug, Clone)]
-pub struct ChildExit {
-    /// The sign by which the gateway noticed it.
-    pub cause: ExitCause,
-    /// The first line of its standard output that is no message, if there is one.
-    pub first_line: Option<String>,
-    /// The last line of its standard error, if there is one.
-    pub last_line: Option<String>,
-}
-
-/// Sign by which the gateway noticed the end of a child process.
-#[derive(Debug, Clone)]
-pub enum ExitCause {
-    /// It exited with this status.
-    Status(ExitStatus),
-    /// It closed its standard input.
-    InputClosed,
-    /// It closed its standard output.
-    OutputClosed,
-    /// Its standard output could not be read.
-    Unreadable(Arc<io::Error>),
-    /// The gateway has stopped reading its standard output.
-    Unread,
-}
-
-impl From<ExitCause> for UpstreamError {
-    fn from(cause: ExitCause) -> Self {
-        Self::Exited(Box::new(ChildExit { cause, first_line: None, last_line: None }))
+impl From<ServerLeaseFault> for UpstreamError {
+    fn from(fault: ServerLeaseFault) -> Self {
+        Self::Replica(fault)
     }
 }
 
@@ -314,6 +294,7 @@ impl UpstreamError {
             Self::LoginNeeded(_) => ServerFault::LoginNeeded,
             Self::Login(fault) => ServerFault::LoginImpossible { reason: fault.reason() },
             Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
+            Self::Replica(_) => ServerFault::Unreachable,
             Self::Down(fault) => (**fault).clone(),
         }
     }
@@ -334,9 +315,11 @@ impl UpstreamError {
                 Failure::server_broke(server, fault)
             }
             Self::Login(fault) if fault.is_store_unavailable() => Failure::StoreUnavailable,
+            Self::Replica(ServerLeaseFault::StoreUnavailable) => Failure::StoreUnavailable,
             Self::Spawn(_)
             | Self::Connect(_)
             | Self::Down(_)
+            | Self::Replica(_)
             | Self::TooManyInstances { .. }
             | Self::Login(_)
             | Self::Setup(_)
@@ -371,32 +354,8 @@ impl fmt::Display for UpstreamError {
             Self::NoMessage { after, first_line } => {
                 write!(f, "no response within {after:?}{FIRST_LINE_QUOTE}{first_line}")
             }
+            Self::Replica(fault) => fault.fmt(f),
             other => other.public().fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for ChildExit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)?;
-        if let Some(line) = &self.first_line {
-            write!(f, "{FIRST_LINE_QUOTE}{line}")?;
-        }
-        match &self.last_line {
-            Some(line) => write!(f, "{LAST_LINE_QUOTE}{line}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for ExitCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Status(status) => status.fmt(f),
-            Self::InputClosed => f.write_str("its standard input is closed"),
-            Self::OutputClosed => f.write_str("it closed its standard output"),
-            Self::Unreadable(error) => write!(f, "its standard output cannot be read: {error}"),
-            Self::Unread => f.write_str("its standard output is no longer read"),
         }
     }
 }

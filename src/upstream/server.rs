@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::call::{Abilities, Call, Context, Failure, Principal, Reply, ReplyWatch, ServerName};
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
+use crate::cluster::ServerLease;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
@@ -122,6 +123,18 @@ impl Server {
     /// Returns true if the server is a child process.
     pub fn is_child(&self) -> bool {
         matches!(self.shared.config().target, ServerKind::Command(_))
+    }
+
+    /// Returns the lease of its child; `None` if each replica runs its own.
+    pub fn lease(&self) -> Option<&Arc<ServerLease>> {
+        self.shared.lease()
+    }
+
+    /// Waits until its child is ready, for a request of another replica. Returns false if the child is
+    /// not started in time, or not here.
+    pub async fn is_ready_for_replicas(&self) -> bool {
+        let holds_lease = || self.lease().is_some_and(|lease| lease.is_held());
+        holds_lease() && self.main.connected().await.is_ok() && holds_lease()
     }
 
     /// Sends a call. `config` may be newer than the configuration with which the server was
@@ -380,6 +393,7 @@ impl Server {
             own_accounts_only: self.shared.has_no_account(),
             restarts: self.main.life().restarts(),
             pid: main.pid,
+            replica: self.lease().and_then(|lease| lease.holder()),
             warnings: notes.warnings.clone(),
             first_verdict: notes.first_verdict,
             opened_at: notes.opened_at,

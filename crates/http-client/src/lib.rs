@@ -31,7 +31,7 @@ mod connect_fault;
 mod connection;
 mod error;
 
-pub use body::{ResponseBody, decode_body};
+pub use body::{HeldValue, ResponseBody, decode_body};
 pub use client::{HttpClient, RedirectedTo};
 pub use error::{HttpError, HttpSetupFault, SignatureFault, TransportError};
 pub use json_service::{JsonService, JsonServiceFault};

@@ -19,7 +19,7 @@ pub struct RequestTarget {
 
 impl RequestTarget {
     /// Returns the target that an absolute URI names, or `None` if it is not absolute.
-    pub(crate) fn new(uri: Uri) -> Option<Self> {
+    pub fn new(uri: Uri) -> Option<Self> {
         let origin_form = uri.path_and_query()?.clone().into();
         let host = uri.host()?;
         let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };

@@ -25,8 +25,8 @@ use super::{
 use crate::admin::{Expiry, key_expiries, local_issuer_expiries, wall_time};
 use crate::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 use crate::config::{
-    Config, ConfigFaults, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
-    forwarded_credentials,
+    Config, ConfigFaults, InstancesChoice, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig,
+    ServerKind, forwarded_credentials,
 };
 use crate::policy::{BaselineError, BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::error_chain;
@@ -117,6 +117,7 @@ fn examine(
     let checked = CheckedFile { config, source };
     check_use(args, checked, &common.config.path, report)?;
     warn_of_settings(checked, &common.config.path, report);
+    note_instances(config, report);
     for (server, api) in apis_of(config).filter(|(_, api)| args.apis || api.document.is_local()) {
         for warning in warnings_of(server, api) {
             let warning = server.secrets.hide_in(&warning);
@@ -171,6 +172,14 @@ fn warn_of_settings(checked: CheckedFile<'_>, path: &Path, report: &mut CheckRep
     warn_all(texts(survey_patterns(config)));
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
         report.warn(&format!("gateway.naming: {UNSETTLED_NAMES_WARNING}"));
+    }
+}
+
+/// Names the places of child processes that differ from one at each replica.
+fn note_instances(config: &Config, report: &mut CheckReport) {
+    for server in config.servers.iter().filter(|it| it.instances == InstancesChoice::One) {
+        let key = format!("servers.{}.instances", server.name);
+        report.note(&key, "one replica runs the child, and the others send calls to it");
     }
 }
 

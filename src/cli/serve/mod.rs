@@ -257,7 +257,8 @@ impl Running {
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
         let audit = audit_log::start_audit(&config, &metrics).await.map_err(ServeError::Threads)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
-            .with_events(events.sender().clone());
+            .with_events(events.sender().clone())
+            .in_cluster(replica.as_ref().map(|replica| Arc::clone(&replica.cluster)));
         surroundings.grants.set_audit(audit.clone());
         let records = replicas::share_records(replica.as_ref());
         let surroundings = with_store(surroundings, &config, path, records.clone()).await;

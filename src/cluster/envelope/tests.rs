@@ -84,14 +84,15 @@ fn an_envelope_of_another_build_is_understood_or_refused_by_its_version() {
     // The members 20 (a number) and 21 (bytes), which this build does not know.
     let newer = [0xa0, 0x01, 0x07, 0xaa, 0x01, 0x01, b'x'];
     assert_eq!(with_members(&newer).unwrap().sealed.principal, "ci");
-    for members in [
-        // The versions 0 and 3, and a principal that is a number.
-        &[0x08, 0x00][..],
-        &[0x08, 0x03],
-        &[0x58, 0x07],
+    for (members, expected) in [
+        // The versions 0 and 4, and a principal that is a number.
+        (&[0x08, 0x00][..], EnvelopeFault::OtherVersion),
+        (&[0x08, 0x04][..], EnvelopeFault::OtherVersion),
+        (&[0x58, 0x07][..], EnvelopeFault::OtherVersion),
+        // The version of requests to servers, at the path of clients.
+        (&[0x08, 0x03][..], EnvelopeFault::OtherRequest),
     ] {
-        let fault = with_members(members).err();
-        assert_eq!(fault, Some(EnvelopeFault::OtherVersion), "{members:?}");
+        assert_eq!(with_members(members).err(), Some(expected), "{members:?}");
     }
     let of_version_1 = br#"{"version":1,"target":"0707070707070707","issued":1000000}"#;
     let sealed = sealer(b"one").seal(b"", of_version_1.to_vec()).unwrap();

@@ -11,7 +11,7 @@ use rustls_pki_types::CertificateDer;
 use crate::call::{Failure, PeerAddress, RequestFault};
 use crate::cluster::{
     Cluster, ENVELOPE_HEADER, EnvelopeFault, OpenedEnvelope, RefusedEnvelope, ReplicaId,
-    RequestLine,
+    RequestLine, server_of_path,
 };
 use crate::identity::{ClientCertificate, Credential};
 use crate::mcp;
@@ -61,6 +61,12 @@ impl McpService {
         let Some(cluster) = self.cluster.clone() else { return forbidden() };
         let (mut head, body) = request.into_parts();
         let uri = head.uri.clone();
+        if let Some(server) = server_of_path(uri.path()) {
+            let request = Request::from_parts(head, body);
+            let answered = self.answer_replica(&cluster, server, request, replica).await;
+            return answered
+                .unwrap_or_else(|refused| self.refuse_forwarded(&refused.into(), &uri, replica));
+        }
         let answered = match open(&cluster, &mut head, verify) {
             Ok(opened) => {
                 let request = Request::from_parts(head, body);
@@ -184,6 +190,19 @@ impl McpService {
     }
 }
 
+/// Removes the envelope of a request from its head, and opens it.
+pub(super) fn take_envelope(
+    cluster: &Cluster,
+    head: &mut Parts,
+) -> Result<OpenedEnvelope, RefusedEnvelope> {
+    let absent = RefusedEnvelope { fault: EnvelopeFault::Absent, client: None };
+    let sealed = mcp::header::single_value(&head.headers, &ENVELOPE_HEADER);
+    let sealed = sealed.ok().flatten().cloned().ok_or(absent)?;
+    head.headers.remove(&ENVELOPE_HEADER);
+    let line = RequestLine { method: &head.method, uri: &head.uri };
+    cluster.open_envelope(sealed.as_bytes(), line)
+}
+
 /// Opens the envelope of a request, and restores the request as the client sent it.
 fn open(
     cluster: &Cluster,
@@ -191,11 +210,7 @@ fn open(
     verify: impl Fn(&[CertificateDer<'_>]) -> bool,
 ) -> Result<(OpenedEnvelope, PeerAddress), RefusedEnvelope> {
     let unknown = |fault| RefusedEnvelope { fault, client: None };
-    let sealed = mcp::header::single_value(&head.headers, &ENVELOPE_HEADER);
-    let sealed = sealed.ok().flatten().cloned().ok_or(unknown(EnvelopeFault::Absent))?;
-    head.headers.remove(&ENVELOPE_HEADER);
-    let line = RequestLine { method: &head.method, uri: &head.uri };
-    let envelope = cluster.open_envelope(sealed.as_bytes(), line)?;
+    let envelope = take_envelope(cluster, head)?;
     let client = envelope.client().ok_or(unknown(EnvelopeFault::Forged))?;
     let refused = |fault| RefusedEnvelope { fault, client: Some(client) };
     envelope.restore_credentials(&mut head.headers);
@@ -247,7 +262,7 @@ fn refuse(fault: EnvelopeFault, failure: &Failure) -> Response<Body> {
 }
 
 /// A refusal of one client is no fault of the replica, whose connection other clients share.
-fn of_known_peer(mut response: Response<Body>) -> Response<Body> {
+pub(super) fn of_known_peer(mut response: Response<Body>) -> Response<Body> {
     response.extensions_mut().remove::<Refused>();
     response
 }

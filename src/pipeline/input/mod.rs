@@ -61,6 +61,8 @@ pub(crate) struct InputStore {
     replica: Arc<OnceLock<ReplicaId>>,
     /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
+    /// Set if clients get the states of servers as they are.
+    passes_states: OnceLock<()>,
 }
 
 impl InputStore {
@@ -69,7 +71,28 @@ impl InputStore {
         let replica = Arc::new(OnceLock::new());
         let kept = KeptResults::of_replica(Arc::clone(&replica));
         let (released, made) = (ReleasedUris::default(), OnceLock::new());
-        Arc::new(Self { parking, questions, kept, released, snapshots, replica, made })
+        let passes_states = OnceLock::new();
+        Arc::new(Self {
+            parking,
+            questions,
+            kept,
+            released,
+            snapshots,
+            replica,
+            made,
+            passes_states,
+        })
+    }
+
+    /// Passes the states of servers as they are from now on.
+    pub(super) fn pass_states(&self) {
+        let _set = self.passes_states.set(());
+    }
+
+    /// Returns true if clients get the states of servers as they are: the client is a replica, which
+    /// seals them.
+    pub(super) fn passes_states(&self) -> bool {
+        self.passes_states.get().is_some()
     }
 
     /// Makes the states of parked calls and the URIs of kept results name this replica.

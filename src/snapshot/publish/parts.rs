@@ -32,6 +32,8 @@ pub(super) struct SnapshotParts {
     pub(super) grants: Arc<GrantBook>,
     pub(super) logins: Arc<LoginRelays>,
     pub(super) disabled: Arc<DisabledServers>,
+    /// True if the snapshot keeps its servers from being stopped.
+    pub(super) holds_servers: bool,
 }
 
 impl SnapshotParts {
@@ -49,6 +51,7 @@ impl SnapshotParts {
             grants: Arc::clone(&snapshot.grants),
             logins: Arc::clone(&snapshot.logins),
             disabled: Arc::clone(&snapshot.disabled),
+            holds_servers: snapshot.servers().all(|member| member.hold.is_some()),
         }
     }
 
@@ -114,8 +117,8 @@ impl SnapshotParts {
             let metrics = metrics.server(config.name.as_str());
             let operations = Arc::new(Operations::new(|method| metrics.operation_metrics(method)));
             let config = Arc::clone(config);
-            let hold = server.hold();
-            let member = SnapshotServer { server, config, metrics, operations, _hold: hold };
+            let hold = self.holds_servers.then(|| server.hold());
+            let member = SnapshotServer { server, config, metrics, operations, hold };
             Some((member.config.name.clone(), member))
         });
         members.collect()

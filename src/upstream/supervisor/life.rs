@@ -23,6 +23,7 @@ use crate::upstream::lists::pace::{RelistCauses, RelistPace};
 use crate::upstream::quoted_output::FirstPrinted;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
+use crate::upstream::supervisor::opening::lease_ended;
 use crate::upstream::supervisor::restart::RestartPolicy;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::connection::ServerConnection;
@@ -42,15 +43,29 @@ pub(super) async fn live(instance: Arc<Instance>) {
     let counted = (!instance.is_main())
         .then(|| instance.shared().metrics().level(ServerMetric::Instances).enter());
     let mut life = Life::new(&instance);
+    loop {
+        tokio::select! {
+            biased;
+            // Dropping its life kills a child that is being started or stopped.
+            end = lease_ended(&instance) => life.leave_place(end).await,
+            () = instance.life().cancelled() => break,
+            () = life.live() => break,
+        }
+    }
+    let child = life.child.take();
+    let closing = async {
+        match (instance.life().disconnect(), child) {
+            (Some(connection), child) => connection.close(child).await,
+            (None, Some(child)) => drop(child.stop().await),
+            (None, None) => {}
+        }
+    };
     tokio::select! {
-        () = instance.life().cancelled() => {}
-        () = life.live() => {}
+        biased;
+        _ = lease_ended(&instance) => {}
+        () = closing => {}
     }
-    if let Some(connection) = instance.life().disconnect() {
-        connection.close(life.child.take()).await;
-    } else if let Some(child) = life.child.take() {
-        child.stop().await;
-    }
+    release_lease(&instance).await;
     instance.shared().pool().remove(&instance);
     instance.forget_own_list();
     enter(&instance, LifeState::Stopped);
@@ -128,7 +143,9 @@ impl<'a> Life<'a> {
                 }
             }
             self.ready_since = None;
-            wait_for_demand = match self.run().await {
+            let ended = self.run().await;
+            release_lease(instance).await;
+            wait_for_demand = match ended {
                 LossReason::Stopped => return,
                 LossReason::Idle if !is_main => return,
                 LossReason::Idle => true,
@@ -232,8 +249,7 @@ impl<'a> Life<'a> {
             // meantime wait for the next start.
             let told = fault.without(&instance.config().secrets).public();
             instance.life().history().told = Some(told);
-            enter(&instance, LifeState::Connecting);
-            instance.life().disconnect();
+            self.end_run();
         }
         connection.close(self.child.take()).await;
         if connection.peer().era() == Era::Legacy {
@@ -241,6 +257,12 @@ impl<'a> Life<'a> {
         }
         instance.life().history().pid = None;
         ended
+    }
+
+    /// Removes the connection, and returns it. Calls wait for the next one.
+    pub(super) fn end_run(&self) -> Option<Arc<ServerConnection>> {
+        enter(self.instance, LifeState::Connecting);
+        self.instance.life().disconnect()
     }
 
     /// Connects and lists. A child process waits for its turn.
@@ -405,6 +427,13 @@ impl<'a> Life<'a> {
         }
         self.instance.life().history().pid = None;
         LossReason::Lost(fault)
+    }
+}
+
+/// Lets other replicas run the child, which has ended here.
+async fn release_lease(instance: &Instance) {
+    if let Some(lease) = instance.shared().lease() {
+        lease.release().await;
     }
 }
 

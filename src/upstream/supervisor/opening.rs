@@ -1,5 +1,7 @@
 //! Opens the connection of an instance.
 
+mod placement;
+
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+pub(super) use placement::lease_ended;
 
 use crate::clock;
 use crate::config::{
@@ -42,8 +46,12 @@ impl Life<'_> {
         if era == EraChoice::Auto {
             self.instance.shared().era().note_probe(clock::unix_now().as_secs());
         }
+        let lease = self.instance.shared().lease().cloned();
         let opened = match &config.target {
-            ServerKind::Command(command) => self.start_child(command, era).await,
+            ServerKind::Command(command) => match lease {
+                None => self.start_child(command, era).await,
+                Some(lease) => Box::pin(self.open_placed(&lease, command, era)).await,
+            },
             ServerKind::Http(http) => self.open_http(http, era).await,
             ServerKind::OpenApi(openapi) => self.open_api(openapi).await,
         };
@@ -203,6 +211,10 @@ impl Life<'_> {
         command: &CommandConfig,
     ) -> Result<(Child, ChildStdin, ChildStdout), UpstreamError> {
         let instance = self.instance;
+        let starting = match instance.shared().lease() {
+            Some(lease) => Some(lease.note_start().await),
+            None => None,
+        };
         let (server, spec) =
             (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
         let guardian = instance.shared().context().guardian.clone();
@@ -216,10 +228,10 @@ impl Life<'_> {
             if let Ok((child, ..)) = &spawned {
                 child.keep_output(&output);
             }
-            (spawned, alive)
+            (spawned, starting, alive)
         });
         let spawned = spawned.await;
-        let (spawned, _alive) = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
+        let (spawned, ..) = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
         spawned.map_err(|error| UpstreamError::Spawn(Arc::new(error)))
     }
 

@@ -1,5 +1,6 @@
 //! State that the instances of one server share.
 
+mod health;
 mod trial_context;
 
 use std::num::NonZeroUsize;
@@ -17,19 +18,20 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::Abilities;
 use crate::clock;
+use crate::cluster::{Cluster, ServerLease};
 use crate::codec::file::FileReader;
-use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
+use crate::config::{Config, EraChoice, InstancesChoice, ScanChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::scan_of;
 use crate::shares::{Holder, ShareBounds};
-use crate::telemetry::events::{EventSender, LifecycleEvent};
-use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
+use crate::telemetry::events::EventSender;
+use crate::telemetry::metrics::{Metrics, ServerMetrics};
 
 use crate::child::Guardian;
 use crate::oauth::{GrantBook, ServerAuthorizer};
 use crate::upstream::journal::{Journals, ServerJournal};
 use crate::upstream::lists::OfferedLists;
-use crate::upstream::lists::store::ListStore;
+use crate::upstream::lists::store::{ListStore, settings_digest};
 use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::response_memory::ResponseMemory;
@@ -39,8 +41,8 @@ use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::remembered_era::RememberedEra;
 use crate::upstream::supervisor::sole_client::{SettledClient, SoleClient};
 use crate::upstream::supervisor::start_queue::StartQueue;
-use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::http;
+use health::ReportedHealth;
 
 /// Parts of the gateway that a server needs.
 #[derive(Clone)]
@@ -82,6 +84,8 @@ pub struct ServerContext {
     scans: Arc<AtomicBool>,
     /// True if a server has other lists for Legacy clients than for Modern ones.
     lists_by_era: Arc<AtomicBool>,
+    /// The other replicas. `None` if the gateway is alone.
+    cluster: Option<Arc<Cluster>>,
 }
 
 impl ServerContext {
@@ -106,7 +110,14 @@ impl ServerContext {
             share: Arc::new(AtomicUsize::new(100)),
             scans: Arc::default(),
             lists_by_era: Arc::default(),
+            cluster: None,
         }
+    }
+
+    /// Lets one replica run the child of each server with `instances = "one"`.
+    #[must_use]
+    pub fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Stores the lists of servers for the next run, and uses those of the last run until the
@@ -199,6 +210,8 @@ pub(crate) struct ServerShared {
     era: RememberedEra,
     /// Legacy support of the server, if that version is Modern.
     legacy_side: LegacySide,
+    /// The lease of its child, if one replica runs it.
+    lease: Option<Arc<ServerLease>>,
     /// Tokens for its requests. `None` without OAuth.
     authorizer: Option<Arc<ServerAuthorizer>>,
     /// True if only the accounts of clients can be used: see `has_no_account`.
@@ -223,25 +236,18 @@ pub(crate) struct ServerShared {
     reported: Mutex<ReportedHealth>,
 }
 
-/// Health in the last event about a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum ReportedHealth {
-    /// No event yet, or the server has been idle since.
-    #[default]
-    Unknown,
-    Ready,
-    Lost,
-    Failed,
-}
-
 impl ServerShared {
     pub(crate) fn new(config: Arc<ServerConfig>, context: &ServerContext) -> Self {
         let known = context.store.as_ref().and_then(|store| store.take(&config));
         let known = known.as_ref();
         let metrics = context.metrics.server(config.name.as_str());
         let counted = Some(Arc::clone(&metrics));
+        let cluster = context.cluster.as_ref();
+        let cluster = cluster.filter(|_| config.instances == InstancesChoice::One);
+        let lease = cluster.map(|it| it.server_lease(&config.name, settings_digest(&config)));
         let shared = Self {
             metrics,
+            lease,
             authorizer: ServerAuthorizer::of(&config, &context.grants, counted),
             era: RememberedEra::new(config.era(), known),
             journal: context.journals.of(&config.name),
@@ -309,6 +315,12 @@ impl ServerShared {
     #[inline]
     pub(crate) fn legacy_side(&self) -> &LegacySide {
         &self.legacy_side
+    }
+
+    /// Returns the lease of its child. `None` if each replica runs its own.
+    #[inline]
+    pub(crate) fn lease(&self) -> Option<&Arc<ServerLease>> {
+        self.lease.as_ref()
     }
 
     /// Returns the source of tokens for requests, or `None` without OAuth.
@@ -439,54 +451,6 @@ impl ServerShared {
     /// Returns the HTTP client that all instances share.
     pub(crate) fn client(&self) -> MutexGuard<'_, Option<Arc<http::ServerClient>>> {
         self.client.lock()
-    }
-
-    pub(crate) fn hold(&self) -> StopGuard {
-        StopGuard(self.users.token())
-    }
-
-    pub(crate) fn show(&self, state: &LifeState) {
-        self.shown.store(true, Ordering::SeqCst);
-        self.show_availability(state);
-    }
-
-    pub(super) fn show_availability(&self, state: &LifeState) {
-        if !self.shown.load(Ordering::SeqCst) || self.is_released() {
-            return;
-        }
-        // An idle server is available, because the next call starts it.
-        let takes_calls =
-            matches!(state, LifeState::Idle | LifeState::Ready) || self.has_no_account();
-        let availability = if takes_calls { Availability::Up } else { Availability::Down };
-        self.metrics.set_availability(availability);
-        self.report_health(state);
-    }
-
-    /// Sends an event if the server has begun or ceased to take calls.
-    fn report_health(&self, state: &LifeState) {
-        let mut reported = self.reported.lock();
-        let health = match (state, *reported) {
-            (LifeState::Ready, _) => ReportedHealth::Ready,
-            (LifeState::Failed, _) => ReportedHealth::Failed,
-            (LifeState::Backoff { .. }, ReportedHealth::Unknown | ReportedHealth::Ready)
-            | (LifeState::Connecting, ReportedHealth::Ready) => ReportedHealth::Lost,
-            (LifeState::Idle, _) => ReportedHealth::Unknown,
-            (_, before) => before,
-        };
-        if std::mem::replace(&mut *reported, health) == health {
-            return;
-        }
-        let server = self.config.name.as_str();
-        self.context.events.send(&match health {
-            ReportedHealth::Unknown => return,
-            ReportedHealth::Ready => LifecycleEvent::ServerReady {
-                server,
-                protocol_version: self.version().map(ProtocolVersion::as_str),
-                tools: self.lists.base.load().as_ref().map_or(0, |list| list.tools.len()),
-            },
-            ReportedHealth::Lost => LifecycleEvent::ServerLost { server },
-            ReportedHealth::Failed => LifecycleEvent::ServerFailed { server },
-        });
     }
 }
 

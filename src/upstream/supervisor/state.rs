@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use crate::call::ServerFault;
+use crate::cluster::ReplicaId;
 use crate::mcp::Era;
 use crate::upstream::lists::dependence::DependenceVerdict;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
@@ -75,6 +76,8 @@ pub struct ServerOverview {
     pub failed_wait: Option<FailedWait>,
     /// Process id, while a child runs.
     pub pid: Option<u32>,
+    /// Replica that runs the child, if one of them does.
+    pub replica: Option<ReplicaId>,
     /// Problems in its lists.
     pub warnings: Vec<String>,
     /// Time at which it was first ready, or first failed.

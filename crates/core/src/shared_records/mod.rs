@@ -61,6 +61,8 @@ pub enum SharedRecordKind {
     Lists,
     /// The servers that operators have disabled. They do not expire.
     DisabledServers,
+    /// The replica that runs the only child of a server.
+    ServerLease,
 }
 
 /// The kind and the name of a record. The store learns only a digest of the name.

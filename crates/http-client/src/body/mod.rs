@@ -2,6 +2,7 @@
 
 mod content_coding;
 
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -28,14 +29,15 @@ enum BodySource {
     Whole(Option<Bytes>),
     /// An HTTP/1.1 body. `first` arrived with the head; `rest` is `None` at the
     /// end.
-    Http1 {
-        first: Option<Bytes>,
-        rest: Option<Box<Receiving>>,
-    },
-    Http2(Incoming),
+    Http1 { first: Option<Bytes>, rest: Option<Box<Receiving>> },
+    /// An HTTP/2 body, and a value that is dropped with it.
+    Http2(Incoming, #[allow(dead_code, reason = "held for its drop")] HeldValue),
     /// A body that had a content coding.
     Decoded(Box<DecodedBody>),
 }
+
+/// A value that is held while a body is read.
+pub type HeldValue = Option<Box<dyn Any + Send + Sync>>;
 
 /// The rest of an HTTP/1.1 body, and its connection.
 #[derive(Debug)]
@@ -96,7 +98,13 @@ impl ResponseBody {
 
     /// An HTTP/2 response.
     pub(crate) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
-        response.map(|incoming| Self(BodySource::Http2(incoming)))
+        Self::receive_holding(response, None)
+    }
+
+    /// Wraps an HTTP/2 response with a value that is dropped with its body, such as a place that it
+    /// occupies.
+    pub fn receive_holding(response: Response<Incoming>, held: HeldValue) -> Response<Self> {
+        response.map(|incoming| Self(BodySource::Http2(incoming, held)))
     }
 
     /// Decodes the rest of the body. An empty body has no coding, even if its head names one.
@@ -157,7 +165,7 @@ impl Body for ResponseBody {
             BodySource::Whole(all) => {
                 return Poll::Ready(all.take().map(|all| Ok(Frame::data(all))));
             }
-            BodySource::Http2(incoming) => {
+            BodySource::Http2(incoming, _) => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(TransportError::Http2)));
             }
@@ -189,7 +197,7 @@ impl Body for ResponseBody {
         match &self.0 {
             BodySource::Whole(all) => all.is_none(),
             BodySource::Http1 { first, rest } => first.is_none() && rest.is_none(),
-            BodySource::Http2(incoming) => incoming.is_end_stream(),
+            BodySource::Http2(incoming, _) => incoming.is_end_stream(),
             BodySource::Decoded(decoded) => decoded.is_over(),
         }
     }
@@ -199,7 +207,7 @@ impl Body for ResponseBody {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         match &self.0 {
             BodySource::Whole(all) => SizeHint::with_exact(length(all)),
-            BodySource::Http2(incoming) => incoming.size_hint(),
+            BodySource::Http2(incoming, _) => incoming.size_hint(),
             BodySource::Decoded(_) => SizeHint::new(),
             BodySource::Http1 { first, rest } => {
                 let left = rest.as_ref().map_or(Some(0), |rest| rest.incoming.size_hint().exact());

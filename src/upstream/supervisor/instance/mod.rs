@@ -170,8 +170,9 @@ impl Instance {
         };
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
-            // The child was lost before the call was sent. The next child receives the call.
-            Err(UpstreamError::Exited(_)) => {
+            // The child was lost before the call was sent, or the replica with it. The next one
+            // receives the call.
+            Err(UpstreamError::Exited(_) | UpstreamError::Replica(_)) => {
                 Box::pin(async {
                     let next = self.connected_after(&connection).await?;
                     next.call(call, target, config).await

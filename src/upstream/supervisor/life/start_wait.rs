@@ -19,6 +19,7 @@ use crate::upstream::supervisor::state::{FailedWait, LifeState};
 
 use super::{Life, enter};
 use crate::child::SpawnError;
+use crate::cluster::ServerLeaseFault;
 use crate::oauth::LoginFault;
 
 /// Wait of an instance before its next start.
@@ -109,6 +110,10 @@ impl Life<'_> {
         if matches!(fault, UpstreamError::LoginNeeded(_)) {
             return StartWait::Login;
         }
+        if matches!(fault, UpstreamError::Replica(_)) {
+            // The child itself has not failed.
+            return StartWait::Backoff(PLACE_RETRY);
+        }
         let (now, ready_since) = (clock::now().into_std(), self.ready_since);
         let is_main = self.instance.is_main();
         let reason = FailureReason::of(fault).filter(|_| is_main);
@@ -162,6 +167,11 @@ impl Life<'_> {
                 tracing::warn!(server = %name, owner, "{line}; next try in {wait}");
             }
         }
+    }
+
+    /// Records that the child was ended with its lease.
+    pub(crate) fn note_lost_lease(&mut self, fault: ServerLeaseFault) {
+        self.note_failure(&fault.into(), StartWait::Backoff(PLACE_RETRY));
     }
 
     /// Records a fault of a server that stays ready.
@@ -305,6 +315,8 @@ fn show_wait(wait: Duration) -> String {
 
 /// Time between two starts of a server in backoff that clients need.
 const MIN_START_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two attempts to place a server whose child runs at one replica.
+const PLACE_RETRY: Duration = Duration::from_secs(1);
 /// Interval at which the gateway looks for a missing program.
 const PROGRAM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 

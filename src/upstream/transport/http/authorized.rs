@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::http_client::{
-    OutgoingRequest, RequestHeaders, RequestSigner, ResponseBody, SignableRequest,
+    HttpClient, OutgoingRequest, RequestHeaders, RequestSigner, ResponseBody, SignableRequest,
 };
 use crate::oauth::{
     AfterRefusal, DPOP_HEADER, GrantOwner, MAX_REFUSED_TRIES, OauthGrant, RequestRefusal,
@@ -14,7 +14,6 @@ use crate::oauth::{
 };
 use crate::upstream::UpstreamError;
 
-use super::client::ServerClient;
 use super::headers::ServerHeaders;
 
 /// Source of the tokens for a client's requests.
@@ -67,63 +66,61 @@ impl RequestSigner for PossessionProver<'_> {
     }
 }
 
-impl ServerClient {
-    /// Sends a request with its owner's token.
-    pub(super) async fn send_authorized(
-        &self,
-        credentials: &RequestCredentials,
-        request: OutgoingRequest<'_, impl ServerHeaders>,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let OutgoingRequest { target, method, headers, body } = request;
-        let authorizer = &credentials.authorizer;
-        let (owner, caller) = match headers.caller() {
-            Some(context) => {
-                let grants = context.grants.as_deref();
-                let token = grants.and_then(|grants| grants.token.as_ref());
-                (authorizer.owner_of(Some(&context.principal)), token)
-            }
-            None => (credentials.owner.clone(), None),
+/// Sends a request with its owner's token.
+pub(super) async fn send_authorized(
+    http: &HttpClient,
+    credentials: &RequestCredentials,
+    request: OutgoingRequest<'_, impl ServerHeaders>,
+) -> Result<Response<ResponseBody>, UpstreamError> {
+    let OutgoingRequest { target, method, headers, body } = request;
+    let authorizer = &credentials.authorizer;
+    let (owner, caller) = match headers.caller() {
+        Some(context) => {
+            let grants = context.grants.as_deref();
+            let token = grants.and_then(|grants| grants.token.as_ref());
+            (authorizer.owner_of(Some(&context.principal)), token)
+        }
+        None => (credentials.owner.clone(), None),
+    };
+    let (mut before, mut nonces) = (0, 0);
+    let mut given = None;
+    loop {
+        let grant = match given.take() {
+            Some(grant) => Some(grant),
+            None => authorizer.grant_for(&owner, caller).await,
         };
-        let (mut before, mut nonces) = (0, 0);
-        let mut given = None;
-        loop {
-            let grant = match given.take() {
-                Some(grant) => Some(grant),
-                None => authorizer.grant_for(&owner, caller).await,
-            };
-            let grant_used = grant.as_deref();
-            let headers = &AuthorizedHeaders { headers, grant: grant_used };
-            let request = OutgoingRequest { target, method, headers, body: body.clone() };
-            let prover = PossessionProver { grant: grant_used, authorizer };
-            let response = self.http.send_signed(request, &prover).await?;
-            let status = response.status();
-            let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
-            let has_new_nonce = grant.as_ref().is_some_and(kept);
-            if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-                || before > MAX_REFUSED_TRIES
-            {
-                return Ok(response);
+        let grant_used = grant.as_deref();
+        let headers = &AuthorizedHeaders { headers, grant: grant_used };
+        let request = OutgoingRequest { target, method, headers, body: body.clone() };
+        let prover = PossessionProver { grant: grant_used, authorizer };
+        let response = http.send_signed(request, &prover).await?;
+        let status = response.status();
+        let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
+        let has_new_nonce = grant.as_ref().is_some_and(kept);
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            || before > MAX_REFUSED_TRIES
+        {
+            return Ok(response);
+        }
+        let challenge = find_challenge(response.headers()).unwrap_or_default();
+        if challenge.needs_nonce() && has_new_nonce && nonces < MAX_NONCE_REPEATS {
+            // The server refused only the proof (RFC 9449, 9). The token is still valid.
+            nonces += 1;
+            given = grant;
+            continue;
+        }
+        let refusal = RequestRefusal { status, challenge, used: grant, before };
+        let after = authorizer.answer_refusal(&owner, caller, refusal);
+        let after = Box::pin(after).await;
+        match after.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
+            AfterRefusal::Again => before += 1,
+            AfterRefusal::With(grant) => {
+                before += 1;
+                given = Some(grant);
             }
-            let challenge = find_challenge(response.headers()).unwrap_or_default();
-            if challenge.needs_nonce() && has_new_nonce && nonces < MAX_NONCE_REPEATS {
-                // The server refused only the proof (RFC 9449, 9). The token is still valid.
-                nonces += 1;
-                given = grant;
-                continue;
-            }
-            let refusal = RequestRefusal { status, challenge, used: grant, before };
-            let after = authorizer.answer_refusal(&owner, caller, refusal);
-            let after = Box::pin(after).await;
-            match after.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
-                AfterRefusal::Again => before += 1,
-                AfterRefusal::With(grant) => {
-                    before += 1;
-                    given = Some(grant);
-                }
-                AfterRefusal::Final => return Ok(response),
-                AfterRefusal::Login(demand) => {
-                    return Err(UpstreamError::LoginNeeded(Box::new(demand)));
-                }
+            AfterRefusal::Final => return Ok(response),
+            AfterRefusal::Login(demand) => {
+                return Err(UpstreamError::LoginNeeded(Box::new(demand)));
             }
         }
     }

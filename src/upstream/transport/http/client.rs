@@ -1,4 +1,7 @@
-//! The client of one server: an [`HttpClient`], and the tokens that its requests carry.
+//! The client of one server: an [`HttpClient`] with the tokens that its requests carry, or the connection
+//! to the replica that runs the server's child.
+
+mod replica;
 
 use bytes::Bytes;
 use futures_util::future::{Either, TryFutureExt as _};
@@ -10,25 +13,49 @@ use crate::http_client::{
 };
 use crate::upstream::UpstreamError;
 
-use super::authorized::RequestCredentials;
+use super::authorized::{RequestCredentials, send_authorized};
 use super::headers::ServerHeaders;
+pub(crate) use replica::ReplicaRoute;
 
 /// Sends requests to one server.
 pub(crate) struct ServerClient {
-    pub(super) http: HttpClient,
+    route: ServerRoute,
     /// Source of tokens. `None` for most servers.
     credentials: Option<RequestCredentials>,
 }
 
+/// The way of requests to a server.
+enum ServerRoute {
+    /// To its URL.
+    Url(HttpClient),
+    /// To the replica that runs its child.
+    Replica(Box<ReplicaRoute>),
+}
+
 impl ServerClient {
     pub(crate) fn new(http: HttpClient, credentials: Option<RequestCredentials>) -> Self {
-        Self { http, credentials }
+        Self { route: ServerRoute::Url(http), credentials }
+    }
+
+    /// Creates the client of a server whose child another replica runs.
+    pub(crate) fn through_replica(route: ReplicaRoute) -> Self {
+        Self { route: ServerRoute::Replica(Box::new(route)), credentials: None }
     }
 
     /// Closes the idle connections. Call this when a response has the id of another request: the
     /// server's responses no longer match the order of the requests.
     pub(super) fn close_idle_connections(&self) {
-        self.http.close_idle_connections();
+        if let ServerRoute::Url(http) = &self.route {
+            http.close_idle_connections();
+        }
+    }
+
+    /// Returns the target of requests.
+    fn target(&self) -> &RequestTarget {
+        match &self.route {
+            ServerRoute::Url(http) => http.target(),
+            ServerRoute::Replica(route) => route.target(),
+        }
     }
 
     /// Posts one JSON-RPC message.
@@ -37,7 +64,7 @@ impl ServerClient {
         headers: &'a impl ServerHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        let (target, method) = (self.http.target(), &Method::POST);
+        let (target, method) = (self.target(), &Method::POST);
         self.send_to(OutgoingRequest { target, method, headers, body })
     }
 
@@ -75,19 +102,30 @@ impl ServerClient {
         method: &'a Method,
         headers: &'a HeaderMap,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        let target = self.http.target();
+        let target = self.target();
         self.send_to(OutgoingRequest { target, method, headers, body: Bytes::new() })
     }
 
     /// Returns the target at another path of the server's origin. There is no way to name another
     /// host.
     pub(crate) fn target_at(&self, path: &PathAndQuery) -> Result<RequestTarget, UpstreamError> {
-        Ok(self.http.target_at(path)?)
+        match &self.route {
+            ServerRoute::Url(http) => Ok(http.target_at(path)?),
+            ServerRoute::Replica(route) => Ok(route.target().clone()),
+        }
+    }
+
+    /// Resolves a reference relative to the URL of the server.
+    pub(super) fn resolve(&self, reference: &str) -> Result<RequestTarget, UpstreamError> {
+        match &self.route {
+            ServerRoute::Url(http) => Ok(http.resolve(reference)?),
+            ServerRoute::Replica(route) => Ok(route.target().clone()),
+        }
     }
 
     /// Returns the URL of the server.
     pub(super) fn uri(&self) -> &Uri {
-        self.http.target().uri()
+        self.target().uri()
     }
 
     /// Sends a request, with its owner's token if there are credentials.
@@ -99,11 +137,14 @@ impl ServerClient {
         &self,
         request: OutgoingRequest<'_, impl ServerHeaders>,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        match &self.credentials {
-            None => Either::Left(self.http.send_to(request).err_into()),
+        match (&self.route, &self.credentials) {
+            (ServerRoute::Url(http), None) => Either::Left(http.send_to(request).err_into()),
             // Boxed to keep the request of most servers small.
-            Some(credentials) => {
-                Either::Right(Box::pin(self.send_authorized(credentials, request)))
+            (ServerRoute::Url(http), Some(credentials)) => {
+                Either::Right(Either::Left(Box::pin(send_authorized(http, credentials, request))))
+            }
+            (ServerRoute::Replica(route), _) => {
+                Either::Right(Either::Right(Box::pin(route.send(request))))
             }
         }
     }

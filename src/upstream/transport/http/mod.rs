@@ -48,7 +48,7 @@ pub(super) use calls::large_result::{ReadBody, read as read_small_body};
 use calls::reply::{HttpReply, MessageStream, find_answer};
 use calls::resume::{Resumable, StreamItem};
 use calls::streamed_call::{Head, LegacyCalls, ReplyStage, SentCall, StreamedCall};
-pub(crate) use client::ServerClient;
+pub(crate) use client::{ReplicaRoute, ServerClient};
 pub(super) use headers::ApiHeaders;
 use headers::{CallHeaders, ServerHeaders, modern_headers};
 use probe::{discover, probe};

@@ -94,7 +94,7 @@ async fn find_endpoint(
     for _ in 0..MAX_EVENTS_BEFORE_ENDPOINT {
         let event = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
         if event.event.as_deref() == Some(b"endpoint") {
-            return Ok(client.http.resolve(&String::from_utf8_lossy(&event.data))?);
+            return client.resolve(&String::from_utf8_lossy(&event.data));
         }
         tracing::debug!("an event before the endpoint of a server is skipped");
     }
