@@ -14,9 +14,9 @@ fn append(byte: u8) -> impl Fn(Option<&SharedRecord>) -> Result<(RecordEdit, u8)
     }
 }
 
-fn remove(_: Option<&SharedRecord>) -> Result<(RecordEdit, ()), SharingFault> {
-    Ok((RecordEdit::Remove, ()))
-}
+type EditOutcome = Result<(RecordEdit, ()), SharingFault>;
+
+const REMOVE_ALL: fn(Option<&SharedRecord>) -> EditOutcome = |_| Ok((RecordEdit::Remove, ()));
 
 #[tokio::test]
 async fn edits_at_once_are_all_kept() {
@@ -35,13 +35,13 @@ async fn edits_at_once_are_all_kept() {
 #[tokio::test]
 async fn an_edit_returns_the_record_that_the_store_has_then() {
     let records: Arc<dyn SharedRecords> = Arc::new(TestRecords::default());
-    assert_eq!(records.edit(PLACE, remove).await.unwrap(), (None, ()));
+    assert_eq!(records.edit(PLACE, REMOVE_ALL).await.unwrap(), (None, ()));
     let (written, _) = records.edit(PLACE, append(b'a')).await.unwrap();
     assert_eq!(written, records.read(PLACE).await.unwrap());
     let keep =
         |found: Option<&SharedRecord>| Ok::<_, SharingFault>((RecordEdit::Keep, found.cloned()));
     assert_eq!(records.edit(PLACE, keep).await.unwrap(), (written.clone(), written));
-    assert_eq!(records.edit(PLACE, remove).await.unwrap(), (None, ()));
+    assert_eq!(records.edit(PLACE, REMOVE_ALL).await.unwrap(), (None, ()));
     assert_eq!(records.read(PLACE).await.unwrap(), None);
 }
 
@@ -79,5 +79,5 @@ impl SharedRecords for BusyRecords {
 async fn edits_of_a_record_that_never_rests_end() {
     let records: Arc<dyn SharedRecords> = Arc::new(BusyRecords::default());
     assert_eq!(records.edit(PLACE, append(b'a')).await, Err(SharingFault::Busy));
-    assert_eq!(records.edit(PLACE, remove).await, Err(SharingFault::Busy));
+    assert_eq!(records.edit(PLACE, REMOVE_ALL).await, Err(SharingFault::Busy));
 }
