@@ -264,7 +264,7 @@ impl UpstreamError {
         match self {
             Self::Spawn(_) => ServerFault::NotStarted,
             Self::Exited(_) => ServerFault::Exited,
-            Self::Connect(_) => ServerFault::Unreachable,
+            Self::Connect(_) | Self::Replica(_) => ServerFault::Unreachable,
             Self::Broken(_) => ServerFault::Disconnected,
             Self::NoAnswer => ServerFault::NoResponse,
             Self::Timeout { after } | Self::NoMessage { after, .. } => {
@@ -294,7 +294,6 @@ impl UpstreamError {
             Self::LoginNeeded(_) => ServerFault::LoginNeeded,
             Self::Login(fault) => ServerFault::LoginImpossible { reason: fault.reason() },
             Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
-            Self::Replica(_) => ServerFault::Unreachable,
             Self::Down(fault) => (**fault).clone(),
         }
     }

@@ -234,13 +234,13 @@ impl ServerLease {
         if holder.digest != self.own.digest {
             return Err(ServerLeaseFault::OtherSettings);
         }
-        let link = match self.cluster.find_replica(holder.replica) {
-            Some(link) => link,
-            None => {
-                let _ = self.cluster.membership.refresh().await;
-                self.cluster.find_replica(holder.replica).ok_or(ServerLeaseFault::Unreachable)?
-            }
-        };
+        let mut link = self.cluster.find_replica(holder.replica);
+        if link.is_none() {
+            // It may have started a moment ago.
+            let _ = self.cluster.membership.refresh().await;
+            link = self.cluster.find_replica(holder.replica);
+        }
+        let link = link.ok_or(ServerLeaseFault::Unreachable)?;
         let lease = Arc::clone(self);
         let watching = async move { lease.watch(holder).await };
         self.enter(LeaseStage::Followed(holder.replica), watching);

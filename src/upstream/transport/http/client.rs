@@ -25,6 +25,7 @@ pub(crate) struct ServerClient {
 }
 
 /// The way of requests to a server.
+#[expect(clippy::large_enum_variant, reason = "there is one for each server")]
 enum ServerRoute {
     /// To its URL.
     Url(HttpClient),

@@ -81,9 +81,9 @@ impl ReplicaRoute {
                 Err(ServerLeaseFault::NotThere.into())
             }
             Ok(response) => {
-                let held: HeldValue =
+                let place: HeldValue =
                     place.map(|place| Box::new(place) as Box<dyn Any + Send + Sync>);
-                Ok(ResponseBody::receive_holding(response, held))
+                Ok(ResponseBody::receive_holding(response, place))
             }
             Err(error) if error.was_sent() => Err(UpstreamError::Broken(Arc::new(error))),
             Err(_) => {
