@@ -256,14 +256,12 @@ impl Running {
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
         let audit = audit_log::start_audit(&config, &metrics).await.map_err(ServeError::Threads)?;
-        let cluster = replica.as_ref().map(|replica| Arc::clone(&replica.cluster));
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
-            .with_events(events.sender().clone())
-            .in_cluster(cluster.clone());
+            .with_events(events.sender().clone());
         surroundings.grants.set_audit(audit.clone());
         let records = replicas::share_records(replica.as_ref());
         let surroundings = with_store(surroundings, &config, path, records.clone()).await;
-        replicas::share_grants(replica.as_ref(), &surroundings.grants);
+        let surroundings = replicas::join_cluster(replica.as_ref(), surroundings);
         let vault = vault_keeper::restore_grants(&config, &surroundings.grants).await?;
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));
@@ -289,6 +287,7 @@ impl Running {
         }
         let (switch, draining) = drain();
         let (admin_switch, admin_draining) = drain();
+        let cluster = replica.as_ref().map(|replica| Arc::clone(&replica.cluster));
         let mcp = McpService::in_cluster(Arc::clone(&gateway), draining.clone(), cluster);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));

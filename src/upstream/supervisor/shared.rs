@@ -116,8 +116,8 @@ impl ServerContext {
 
     /// Lets one replica run the child of each server with `instances = "one"`.
     #[must_use]
-    pub fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
-        Self { cluster, ..self }
+    pub fn in_cluster(self, cluster: Arc<Cluster>) -> Self {
+        Self { cluster: Some(cluster), ..self }
     }
 
     /// Stores the lists of servers for the next run, and uses those of the last run until the

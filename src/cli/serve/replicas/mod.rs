@@ -13,10 +13,10 @@ use crate::downstream::McpService;
 use crate::listener::{
     Certificates, ConnectionRefusals, Listener, LiveSettings, Settings, Workers, edge,
 };
-use crate::oauth::GrantBook;
 use crate::policy::{QuotaLedger, SharedLimits};
 use crate::shared_records::SharedRecords;
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::ServerContext;
 
 use super::settings::ReplicaSettings;
 use super::{Doors, ServeError, bind};
@@ -77,11 +77,15 @@ pub(super) fn share_limits(
     Some(SharedLimits { rates: cluster.shared_rates(), items: cluster.used_items() })
 }
 
-/// Keeps grants of logins in the store that replicas share.
-pub(super) fn share_grants(replica: Option<&BoundReplica>, grants: &GrantBook) {
-    if let Some(replica) = replica {
-        grants.share_grants(replica.cluster.shared_records());
-    }
+/// Keeps grants of logins in the store that replicas share, and lets one of them run the child of each
+/// server with `instances = "one"`.
+pub(super) fn join_cluster(
+    replica: Option<&BoundReplica>,
+    surroundings: ServerContext,
+) -> ServerContext {
+    let Some(BoundReplica { cluster, .. }) = replica else { return surroundings };
+    surroundings.grants.share_grants(cluster.shared_records());
+    surroundings.in_cluster(Arc::clone(cluster))
 }
 
 /// Returns the records in the store that replicas share; `None` if the gateway is alone.
