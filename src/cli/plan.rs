@@ -80,11 +80,18 @@ struct PlanText {
 struct ConsequencesText {
     added: Vec<String>,
     restarted: Vec<ServerText>,
+    children: Vec<ChildText>,
     removed: Vec<ServerText>,
     clients: Vec<ClientText>,
     users_of: Vec<String>,
     profiles: Vec<TokensText>,
     weakened: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChildText {
+    server: String,
+    instances: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -227,14 +234,22 @@ impl PlanText {
         if self.is_unchanged {
             add("", &format!("{subject} has the running configuration."));
         }
-        let ConsequencesText { added, restarted, removed, clients, users_of, profiles, weakened } =
-            &self.consequences;
+        let consequences = &self.consequences;
+        let ConsequencesText { added, restarted, children, removed, clients, .. } = consequences;
+        let ConsequencesText { users_of, profiles, weakened, .. } = consequences;
         for name in added {
             add("+ server ", &format!("{name}: its tools are not known before it starts"));
         }
         for server in restarted {
             let server = server.describe();
             add("~ server ", &format!("{server}; its tools are taken as they are now"));
+        }
+        for ChildText { server, instances } in children {
+            let place = match instances.as_str() {
+                "one" => "one replica runs its child",
+                _ => "each replica runs a child of its own",
+            };
+            add("  ", &format!("{server}: {place}"));
         }
         for server in removed {
             add("- server ", &server.describe());

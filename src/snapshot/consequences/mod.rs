@@ -21,9 +21,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::call::ServerName;
-use crate::config::Config;
+use crate::config::{Config, ServerKind};
 
-use super::{Snapshot, find_losses, plan};
+use super::{ReloadPlan, Snapshot, find_losses, plan};
 use recorded_tools::RunningTools;
 
 /// The consequences of a configuration.
@@ -33,6 +33,8 @@ pub struct ConfigConsequences {
     pub added: Vec<String>,
     /// Servers that are started again, and replaced then. They are assumed to list the same tools.
     pub restarted: Vec<AffectedServer>,
+    /// The children that are started by replicas; none without `[cluster]`.
+    pub children: Vec<PlannedChild>,
     /// Servers that are stopped.
     pub removed: Vec<AffectedServer>,
     /// The tools that clients gain, lose, or see under another name.
@@ -43,6 +45,15 @@ pub struct ConfigConsequences {
     pub profiles: Vec<ProfileTokenChange>,
     /// Protections that are weakened.
     pub weakened: Vec<String>,
+}
+
+/// A child process that replicas start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlannedChild {
+    /// The name of its server.
+    pub server: String,
+    /// `each` replica starts one, or `one` of them.
+    pub instances: &'static str,
 }
 
 /// A server that a configuration stops. One that is disabled has no sessions.
@@ -68,6 +79,7 @@ impl Snapshot {
         ConfigConsequences {
             added: names(&changes.added),
             restarted: affected(&changes.replaced),
+            children: find_started_children(&changes, after),
             removed: affected(&changes.removed),
             clients: self.preview_clients(after),
             users_of: self.find_token_issuers(after),
@@ -99,4 +111,19 @@ impl Snapshot {
         };
         AffectedServer { name: name.to_string(), sessions, calls }
     }
+}
+
+/// Returns the children that a reload of a replica starts.
+fn find_started_children(changes: &ReloadPlan, after: &Config) -> Vec<PlannedChild> {
+    if after.cluster.is_none() {
+        return Vec::new();
+    }
+    let is_started = |name| changes.added.contains(name) || changes.replaced.contains(name);
+    let servers = after.servers.iter().filter(|server| is_started(&server.name));
+    let children = servers.filter(|server| matches!(server.target, ServerKind::Command(_)));
+    let planned = children.map(|server| PlannedChild {
+        server: server.name.to_string(),
+        instances: server.instances.as_str(),
+    });
+    planned.collect()
 }

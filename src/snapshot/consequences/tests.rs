@@ -215,3 +215,22 @@ fn records_of_operations_and_losses_are_records() {
         assert_eq!(replay.finish(), ReplayReport::default());
     }
 }
+
+#[test]
+fn a_plan_names_the_replicas_that_run_the_children_which_it_starts() {
+    let cluster = "[gateway]\nstate_keys = [\"a key that replicas share\"]\n[cluster]\n\
+        store = \"redis://127.0.0.1\"\nlisten = \"127.0.0.1:7070\"\nadvertise = \"127.0.0.1:7070\"\n";
+    let servers = "[servers.kept]\ncommand = \"x\"\n[servers.moved]\ncommand = \"x\"\n";
+    let changed = "[servers.kept]\ncommand = \"x\"\n\
+        [servers.moved]\ncommand = \"x\"\ninstances = \"one\"\n\
+        [servers.new]\ncommand = \"x\"\n[servers.far]\nurl = \"https://far.example.com/mcp\"\n";
+    let children_of = |place: &str| {
+        let (before, after) = (config(&(place.to_owned() + servers)), place.to_owned() + changed);
+        let after = config(&after);
+        let children = find_started_children(&plan(&before, &after), &after);
+        let children = children.into_iter().map(|child| (child.server, child.instances));
+        children.collect::<Vec<_>>()
+    };
+    assert_eq!(children_of(cluster), [("moved".to_owned(), "one"), ("new".to_owned(), "each")]);
+    assert_eq!(children_of(""), []);
+}
