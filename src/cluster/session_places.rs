@@ -343,4 +343,4 @@ const MAX_KNOWN_PLACES: usize = 10_000;
 const SESSION_TURNS: usize = 64;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

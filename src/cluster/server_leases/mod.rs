@@ -383,3 +383,6 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const CLOCK_STEP: Duration = Duration::from_millis(250);
 /// Attempts to write the record before another replica is assumed to be faster each time.
 const MAX_PLACE_ATTEMPTS: usize = 3;
+
+#[cfg(test)]
+mod tests;

@@ -26,18 +26,18 @@ use crate::telemetry::metrics::ClusterCounts;
 
 /// The way of one replica to the store.
 #[derive(Debug, Default)]
-struct StoreWay {
+pub(crate) struct StoreWay {
     store: Arc<MemoryStore>,
-    state: AtomicU8,
+    pub(crate) state: AtomicU8,
     /// Lets the replies go on that are held.
     released: Notify,
 }
 
 /// States of a way.
-const OPEN: u8 = 0;
-const CUT: u8 = 1;
+pub(crate) const OPEN: u8 = 0;
+pub(crate) const CUT: u8 = 1;
 /// Requests arrive, and replies do not.
-const DEAF: u8 = 2;
+pub(crate) const DEAF: u8 = 2;
 /// Leases are renewed, and records are neither read nor written.
 const LEASES_ALONE: u8 = 3;
 /// The list of the replicas arrives when it is released.
@@ -141,7 +141,8 @@ impl RecordStore for StoreWay {
         expected: Option<&[u8]>,
         change: RecordChange<'_>,
     ) -> Result<bool, ClusterStoreError> {
-        self.store.replace_record(key, expected, change).await
+        self.enter_records()?;
+        self.leave(self.store.replace_record(key, expected, change).await?)
     }
 }
 
@@ -184,16 +185,16 @@ impl RecordedSessions for OpenIds {
 }
 
 /// A replica of the model.
-struct ModelReplica {
-    cluster: Arc<Cluster>,
-    way: Arc<StoreWay>,
+pub(crate) struct ModelReplica {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) way: Arc<StoreWay>,
     open: Arc<OpenIds>,
     /// A session that it has read from the store, and not claimed yet.
     found: Option<(String, FoundSession)>,
 }
 
 impl ModelReplica {
-    fn new(number: u16, store: &Arc<MemoryStore>) -> Self {
+    pub(crate) fn new(number: u16, store: &Arc<MemoryStore>) -> Self {
         let port = 7000 + number;
         let settings = ClusterConfig {
             store: StoreUrl::parse("redis://127.0.0.1:1").unwrap(),
