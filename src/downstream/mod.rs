@@ -44,7 +44,7 @@ use crate::shares::SharedAmount;
 use crate::telemetry::log::SharedFaultLog;
 
 use access::caller::{EntryRefusal, RequestSender, VerifiedCaller};
-use forwarding::{ServerServices, keep_credentials};
+use forwarding::{OtherPlace, ServerServices, keep_credentials};
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use modern::stream_register::ListenStreams;
@@ -242,7 +242,7 @@ impl McpService {
             Some(old) => old.is_for_absent_stream(),
             None => self.is_counted_later(&head.headers, &from.caller),
         };
-        if self.cluster.is_some() && !may_count_elsewhere() {
+        if from.snapshot.policy.shares_rates() && !may_count_elsewhere() {
             self.prepare_rates_here(head, from).await;
         }
     }
@@ -303,13 +303,10 @@ impl McpService {
         from: RequestSender,
     ) -> PendingResponse {
         // Before anything is counted: the owner counts it.
-        if let Some(cluster) = self.needs_placement(&head.headers, &from) {
-            return self.place_and_answer(cluster, (head, body), from);
-        }
-        let elsewhere = self.begun_elsewhere(&head);
-        match elsewhere.or_else(|| self.continued_elsewhere(&head, &body, &from)) {
-            Some(replica) => self.continue_at(replica, (head, body), from),
-            None => self.answer_here(head, body, from),
+        match self.find_other_place(&head, &body, &from) {
+            OtherPlace::None => self.answer_here(head, body, from),
+            OtherPlace::Sought(cluster) => self.place_and_answer(cluster, (head, body), from),
+            OtherPlace::Replica(replica) => self.continue_at(replica, (head, body), from),
         }
     }
 

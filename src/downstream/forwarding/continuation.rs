@@ -30,13 +30,13 @@ pub(crate) struct ContinuedAt {
 
 impl McpService {
     /// Returns the other replica where a Modern request goes on; `None` if it is answered here.
-    pub(crate) fn continued_elsewhere(
+    pub(super) fn continued_elsewhere(
         &self,
+        cluster: &Arc<Cluster>,
         head: &Parts,
         body: &Bytes,
         from: &RequestSender,
     ) -> Option<ContinuedAt> {
-        let cluster = self.cluster.as_ref()?;
         let is_candidate = is_modern_post(head)
             && head.extensions.get::<ForwardedHere>().is_none()
             && CONTINUATION_SIGNS.iter().any(|sign| memmem::find(body, sign.as_bytes()).is_some());
@@ -58,8 +58,11 @@ impl McpService {
 
     /// Returns the other replica that answers a request of a Legacy client without a session, such as
     /// `initialize`, after this one has left: a session that is opened here could not be recorded.
-    pub(crate) fn begun_elsewhere(&self, head: &Parts) -> Option<ContinuedAt> {
-        let cluster = self.cluster.as_ref()?;
+    pub(super) fn begun_elsewhere(
+        &self,
+        cluster: &Arc<Cluster>,
+        head: &Parts,
+    ) -> Option<ContinuedAt> {
         let is_candidate = head.method == HttpMethod::POST
             && !head.headers.contains_key(mcp::header::SESSION_ID)
             && !is_modern_post(head)

@@ -16,5 +16,6 @@ mod server_requests;
 mod stream_messages;
 
 pub(super) use forward::keep_credentials;
+pub(super) use placement::OtherPlace;
 use receive::ForwardedHere;
 pub(super) use server_requests::ServerServices;

@@ -16,6 +16,7 @@ use crate::telemetry::metrics::RevivalResult;
 use crate::text::clip;
 
 use super::ForwardedHere;
+use super::continuation::ContinuedAt;
 use super::forward::session_id;
 use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
 use crate::downstream::legacy::session_key;
@@ -36,6 +37,16 @@ enum AnswerPlace {
     Refused(Failure),
 }
 
+/// The place of a request that this replica may not answer.
+pub(crate) enum OtherPlace {
+    /// None: it is answered here.
+    None,
+    /// The owner of its session, which has to be found.
+    Sought(Arc<Cluster>),
+    /// The replica where it goes on.
+    Replica(ContinuedAt),
+}
+
 /// The outcome of offering a request to the places that are known.
 enum OfferOutcome {
     /// It is answered here.
@@ -47,25 +58,39 @@ enum OfferOutcome {
 }
 
 impl McpService {
-    /// Returns the cluster if it has to be found out where a request is answered. A Modern request has
-    /// no session.
-    pub(crate) fn needs_placement(
+    /// Finds out whether another replica may have to answer a request. A request of a session goes to its
+    /// owner; a Modern one has no session.
+    pub(crate) fn find_other_place(
         &self,
-        headers: &HeaderMap,
+        head: &Parts,
+        body: &Bytes,
         from: &RequestSender,
-    ) -> Option<Arc<Cluster>> {
-        let (cluster, caller) = (self.cluster.as_ref()?, &from.caller);
-        let id = session_id(headers)?;
-        let is_needed = if self.sessions.has(id, caller) {
-            !cluster.holds_lease()
-        } else {
-            let has_opened_it = cluster.has_session_id(session_key(id, caller));
-            if !has_opened_it {
-                self.warn_of_session_id(from);
-            }
-            has_opened_it
-        };
-        is_needed.then(|| Arc::clone(cluster))
+    ) -> OtherPlace {
+        let Some(cluster) = &self.cluster else { return OtherPlace::None };
+        if let Some(id) = session_id(&head.headers) {
+            let is_sought = self.needs_placement(cluster, id, from);
+            return if is_sought {
+                OtherPlace::Sought(Arc::clone(cluster))
+            } else {
+                OtherPlace::None
+            };
+        }
+        let elsewhere = self.begun_elsewhere(cluster, head);
+        let elsewhere = elsewhere.or_else(|| self.continued_elsewhere(cluster, head, body, from));
+        elsewhere.map_or(OtherPlace::None, OtherPlace::Replica)
+    }
+
+    /// Returns true if it has to be found out which replica answers a request of this session.
+    fn needs_placement(&self, cluster: &Cluster, id: &str, from: &RequestSender) -> bool {
+        let caller = &from.caller;
+        if self.sessions.has(id, caller) {
+            return !cluster.holds_lease();
+        }
+        let has_opened_it = cluster.has_session_id(session_key(id, caller));
+        if !has_opened_it {
+            self.warn_of_session_id(from);
+        }
+        has_opened_it
     }
 
     /// Warns of the id of a session that its sender has not opened, once a minute for each address.

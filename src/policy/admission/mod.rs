@@ -86,14 +86,19 @@ impl Policy {
         self.limits.check_request(who, address, &mut Enforcement(()))
     }
 
+    /// Returns true if replicas share rates, and some are set.
+    pub fn shares_rates(&self) -> bool {
+        self.limits.shares_rates
+    }
+
     /// Provides the permits that a request of any method takes from rates that replicas share; `None`
-    /// if the gateway is alone. Called before [`Policy::admit_request`].
+    /// if there are none. Called before [`Policy::admit_request`].
     pub fn prepare_request(
         &self,
         who: &Principal,
         address: IpAddr,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        if !self.limits.shares_rates {
+        if !self.shares_rates() {
             return None;
         }
         let mut preparation = RatePreparation::default();
@@ -262,7 +267,7 @@ impl Policy {
             None => None,
         };
         if P::HAS_EFFECT
-            && self.limits.shares_rates
+            && self.limits.are_shared()
             && let Some(quotas) = &mut quotas
         {
             Box::pin(quotas.lease()).await?;

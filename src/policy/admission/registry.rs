@@ -136,16 +136,20 @@ impl LimitRegistry {
             let bucket = self.bucket(&client_limit(&client.name), rate);
             Some((Arc::clone(&client.name), bucket))
         });
-        let clients = clients.collect();
+        let clients: Named<_, _> = clients.collect();
         let profiles = config.profiles.iter().filter_map(|profile| {
             let bucket = self.bucket(&profile_limit(profile.name.as_str()), profile.rate?);
             Some((profile.name.clone(), bucket))
         });
-        let profiles = profiles.collect();
+        let profiles: Named<_, _> = profiles.collect();
         let servers = config.servers.iter();
-        let servers = servers
+        let servers: Named<_, _> = servers
             .map(|server| (server.name.clone(), self.server_limits(server, config)))
             .collect();
+        let has_rates = users.is_some()
+            || !clients.is_empty()
+            || !profiles.is_empty()
+            || servers.values().any(|server| !server.rates.are_unset());
         let large_work = Arc::clone(&self.large_work);
         let quotas = SetQuotas::of(config, &self.quotas);
         let interceptors = self.interceptors.interceptors(config);
@@ -161,7 +165,7 @@ impl LimitRegistry {
             servers,
             large_work,
             consents: Arc::clone(&self.consents),
-            shares_rates: self.shared.is_some(),
+            shares_rates: has_rates && self.shared.is_some(),
             used_items: self.shared.as_ref().map(|shared| Arc::clone(&shared.items)),
         }
     }
@@ -267,13 +271,18 @@ pub struct PolicyLimits {
     servers: Named<ServerName, ServerLimits>,
     pub(super) large_work: Arc<LargeWork>,
     pub(super) consents: Arc<UsedConsents>,
-    /// True if replicas share rates: they are provided before they are taken.
+    /// True if replicas share rates, and some are set: they are provided before they are taken.
     pub(super) shares_rates: bool,
     /// Items that replicas use once; `None` if the gateway is alone.
     pub(super) used_items: Option<Arc<UsedItems>>,
 }
 
 impl PolicyLimits {
+    /// Returns true if replicas share limits.
+    pub(super) fn are_shared(&self) -> bool {
+        self.used_items.is_some()
+    }
+
     /// Checks the rates of a request of any method: the client's own, then the whole gateway's.
     pub(super) fn check_request(
         &self,

@@ -38,6 +38,11 @@ impl ToolRates {
 }
 
 impl ServerRates {
+    /// Returns true if there is no rate, and no tool with a cost.
+    pub(crate) fn are_unset(&self) -> bool {
+        self.all.is_none() && self.each.is_none() && self.tools.is_empty()
+    }
+
     /// Checks the rates of a call and returns its cost. The narrow limit is first: the caller's own
     /// before the one that all share, the tool's before the server's.
     ///
