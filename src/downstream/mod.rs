@@ -242,7 +242,8 @@ impl McpService {
             Some(old) => old.is_for_absent_stream(),
             None => self.is_counted_later(&head.headers, &from.caller),
         };
-        if from.snapshot.policy.shares_rates() && !may_count_elsewhere() {
+        let shares_rates = from.snapshot.policy.shares_request_rates(from.caller.principal());
+        if shares_rates && !may_count_elsewhere() {
             self.prepare_rates_here(head, from).await;
         }
     }

@@ -21,7 +21,7 @@ use crate::policy::interceptors::{Interceptors, ReplyInterceptors};
 use crate::policy::limits::taking::{Enforcement, RatePreparation};
 use crate::policy::scopes::{ScopeRules, ScopedCaller};
 use crate::policy::target::{ArgumentsSeen, CallTarget};
-use crate::shares::{Holder, LargeWork};
+use crate::shares::{Holder, LargeWork, PermitWait};
 use crate::telemetry::observation::{CallStep, CallTimer};
 
 use arguments::MAX_CHECKS_WAIT;
@@ -86,31 +86,37 @@ impl Policy {
         self.limits.check_request(who, address, &mut Enforcement(()))
     }
 
-    /// Returns true if replicas share rates, and some are set.
-    pub fn shares_rates(&self) -> bool {
-        self.limits.shares_rates
+    /// Returns true if a request of any method takes permits from rates that replicas share. The rates of
+    /// addresses and of the whole gateway are not shared.
+    pub fn shares_request_rates(&self, who: &Principal) -> bool {
+        self.limits.shares_rates && *who != Principal::Anonymous
     }
 
-    /// Provides the permits that a request of any method takes from rates that replicas share; `None`
-    /// if there are none. Called before [`Policy::admit_request`].
-    pub fn prepare_request(
-        &self,
-        who: &Principal,
-        address: IpAddr,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        if !self.shares_rates() {
+    /// Provides the permits that a request of any method takes from rates that replicas share. Returns
+    /// the wait for them; `None` if none is needed. Called before [`Policy::admit_request`].
+    pub fn prepare_request(&self, who: &Principal, address: IpAddr) -> Option<PermitWait> {
+        if !self.shares_request_rates(who) {
             return None;
         }
         let mut preparation = RatePreparation::default();
         // A refusal is that of the request itself, which follows.
         let _ = self.limits.check_request(who, address, &mut preparation);
-        Some(preparation.finish())
+        preparation.finish()
     }
 
-    /// Provides the permits that a call takes from rates that replicas share.
-    async fn prepare_call(&self, call: &Call, target: &CallTarget) {
+    /// Provides the permits that a call takes from rates that replicas share. Returns the wait for them;
+    /// `None` if none is needed.
+    fn prepare_call(
+        &self,
+        call: &Call,
+        target: &CallTarget,
+        limits: Option<&ServerLimits>,
+    ) -> Option<PermitWait> {
+        if !self.limits.shares_rates {
+            return None;
+        }
         let mut preparation = RatePreparation::default();
-        let rates = self.limits.server(&target.server).map(ServerLimits::rates);
+        let rates = limits.map(ServerLimits::rates);
         let cost = rates.map_or(Ok(NonZeroU32::MIN), |rates| {
             rates.check_call(target, &call.context, &mut preparation)
         });
@@ -118,7 +124,7 @@ impl Policy {
             // A refusal is that of the call itself, which follows.
             let _ = self.limits.check_shared(&call.context, cost, &mut preparation);
         }
-        preparation.finish().await;
+        preparation.finish()
     }
 
     /// Checks that an address may try an unknown key or token: it may not after too many failures.
@@ -223,8 +229,10 @@ impl Policy {
         if let Some(limits) = limits {
             passage.pass(CallGate::Breaker, limits.check_breaker())?;
         }
-        if P::HAS_EFFECT && self.limits.shares_rates {
-            Box::pin(self.prepare_call(&call, &target)).await;
+        if P::HAS_EFFECT
+            && let Some(wait) = self.prepare_call(&call, &target, limits)
+        {
+            wait.await;
         }
         if let Some(limits) = limits {
             cost = limits.rates().check_call(&target, &call.context, &mut passage)?;

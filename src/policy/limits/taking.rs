@@ -104,11 +104,17 @@ pub(crate) struct RatePreparation {
 }
 
 impl RatePreparation {
-    /// Waits for all permits. Their requests are under way together.
-    pub(crate) async fn finish(self) {
-        for wait in self.waits {
-            wait.await;
+    /// Returns the wait for all permits, whose requests are under way together; `None` if they are here.
+    pub(crate) fn finish(self) -> Option<PermitWait> {
+        let Self { waits } = self;
+        if waits.is_empty() {
+            return None;
         }
+        Some(Box::pin(async move {
+            for wait in waits {
+                wait.await;
+            }
+        }))
     }
 }
 
