@@ -76,7 +76,7 @@ pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     let version = mcp::header::text_value(headers, &mcp::header::PROTOCOL_VERSION);
     let version = version.and_then(ProtocolVersion::parse);
     let is_modern = version.is_some_and(|version| version.era() == Era::Modern);
-    id.to_str().ok().filter(|_| !is_modern)
+    std::str::from_utf8(id.as_bytes()).ok().filter(|_| !is_modern)
 }
 
 /// Copies the credentials of a request that may be forwarded, before authentication removes them.
