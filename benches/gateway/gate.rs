@@ -248,7 +248,7 @@ pub fn try_out() {
     assert!(faults_of(&tools, &tools).contains("4.0 % more"), "growth with tools");
     let top = [(&*PLAIN.name(), 1000), (&*CountedWay::WithTop.name(), 1031)];
     assert!(faults_of(&top, &top).contains("3.1 % more"), "the cost of top");
-    for (way, limit) in [(CountedWay::AtOwner, 80), (CountedWay::Forwarded, 1900)] {
+    for (way, limit) in [(CountedWay::AtOwner, 40), (CountedWay::Forwarded, 1900)] {
         let name = way.name();
         for (more, fails) in [(limit - 1, false), (limit + 1, true)] {
             let figures = [(&*ALONE.name(), 1000), (&*name, 1000 + more)];
@@ -282,7 +282,7 @@ const REPLICA_TOLERANCE: f64 = 6.0;
 const GROWTH: [(CountedWay, CountedWay, f64); 4] = [
     (FEW, MANY, TOLERANCE),
     (PLAIN, CountedWay::WithTop, TOLERANCE),
-    (ALONE, CountedWay::AtOwner, 8.0),
+    (ALONE, CountedWay::AtOwner, 4.0),
     (ALONE, CountedWay::Forwarded, 190.0),
 ];
 /// Growth with the number of tools.

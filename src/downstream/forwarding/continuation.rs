@@ -56,22 +56,6 @@ impl McpService {
         Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
     }
 
-    /// Returns the other replica that answers a request of a Legacy client without a session, such as
-    /// `initialize`, after this one has left: a session that is opened here could not be recorded.
-    pub(super) fn begun_elsewhere(
-        &self,
-        cluster: &Arc<Cluster>,
-        head: &Parts,
-    ) -> Option<ContinuedAt> {
-        let is_candidate = head.method == HttpMethod::POST
-            && !head.headers.contains_key(mcp::header::SESSION_ID)
-            && !is_modern_post(head)
-            && head.extensions.get::<ForwardedHere>().is_none();
-        let replica =
-            (is_candidate && cluster.has_left()).then(|| cluster.find_successor()).flatten()?;
-        Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
-    }
-
     /// Forwards a request to the replica where it goes on. If that is gone, the request is answered here
     /// like one that comes too late, or one that begins a session.
     pub(crate) fn continue_at(
@@ -88,6 +72,18 @@ impl McpService {
             }
         })
     }
+}
+
+/// Returns the other replica that answers a request of a Legacy client without a session, such as
+/// `initialize`, after this one has left: a session that is opened here could not be recorded.
+pub(super) fn begun_elsewhere(cluster: &Arc<Cluster>, head: &Parts) -> Option<ContinuedAt> {
+    let is_candidate = head.method == HttpMethod::POST
+        && !head.headers.contains_key(mcp::header::SESSION_ID)
+        && !is_modern_post(head)
+        && head.extensions.get::<ForwardedHere>().is_none();
+    let replica =
+        (is_candidate && cluster.has_left()).then(|| cluster.find_successor()).flatten()?;
+    Some(ContinuedAt { cluster: Arc::clone(cluster), replica })
 }
 
 /// Returns true for a POST of a Modern client.

@@ -16,7 +16,7 @@ use crate::telemetry::metrics::RevivalResult;
 use crate::text::clip;
 
 use super::ForwardedHere;
-use super::continuation::ContinuedAt;
+use super::continuation::{ContinuedAt, begun_elsewhere};
 use super::forward::session_id;
 use crate::downstream::access::caller::{RequestSender, VerifiedCaller};
 use crate::downstream::legacy::session_key;
@@ -75,7 +75,7 @@ impl McpService {
                 OtherPlace::None
             };
         }
-        let elsewhere = self.begun_elsewhere(cluster, head);
+        let elsewhere = begun_elsewhere(cluster, head);
         let elsewhere = elsewhere.or_else(|| self.continued_elsewhere(cluster, head, body, from));
         elsewhere.map_or(OtherPlace::None, OtherPlace::Replica)
     }
