@@ -211,8 +211,8 @@ fn numbers_of_an_answer_keep_all_their_digits() {
 #[test]
 fn a_rollback_applies_exactly_the_plan_that_it_has_shown() {
     let consequences = json!({
-        "added": [], "restarted": [], "removed": [], "clients": [], "users_of": [],
-        "profiles": [], "weakened": []
+        "added": [], "restarted": [], "children": [], "removed": [], "clients": [],
+        "users_of": [], "profiles": [], "weakened": []
     });
     let plan = |digest: Value| {
         json!({

@@ -177,6 +177,7 @@ fn plan() -> Value {
         "digest": odd("digest"), "faults": [], "is_unchanged": false,
         "consequences": {
             "added": [odd("added")], "restarted": [server("restarted")],
+            "children": [{ "server": odd("child"), "instances": odd("one") }],
             "removed": [server("removed")], "clients": [client],
             "users_of": [odd("users")],
             "profiles": [{ "profile": odd("tokens"), "before": 1, "after": null }],
@@ -203,6 +204,7 @@ const PLAN_LABELS: [&str; 16] = [
     "rule",
     "added",
     "restarted",
+    "child",
     "removed",
     "tokens",
     "weaker",
