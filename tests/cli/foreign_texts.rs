@@ -190,7 +190,7 @@ fn plan() -> Value {
     })
 }
 
-const PLAN_LABELS: [&str; 16] = [
+const PLAN_LABELS: [&str; 17] = [
     "users",
     "file",
     "client",

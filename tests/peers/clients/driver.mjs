@@ -168,8 +168,29 @@ class Answers {
 
 export const CAPABILITIES = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
 
+/** Lists, and starts again if the list has changed since its first page: replicas learn of a change one after the other. */
+export async function listing(list) {
+  for (let tries = 0; tries < STALE_LISTS; tries += 1) {
+    try {
+      return await list();
+    } catch (error) {
+      if (!String(error).includes('stale cursor')) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, RELIST_MS));
+  }
+  return list();
+}
+
+// Times that a list is begun anew, and the time before.
+const STALE_LISTS = 20;
+const RELIST_MS = 100;
+
 /** Walks the pages of a list: `next` gets a cursor, and gives a page's items and the next cursor. */
-export async function pages(next) {
+export function pages(next) {
+  return listing(() => pagesOnce(next));
+}
+
+async function pagesOnce(next) {
   const items = [];
   let count = 0;
   let cursor;

@@ -21,6 +21,9 @@ import anyio
 
 WHOLE_RUN_SECONDS = 180
 STEP_SECONDS = 20
+# Times that a list is begun anew, and the time before.
+STALE_LISTS = 20
+RELIST_SECONDS = 0.1
 
 Json = dict[str, Any]
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -101,8 +104,23 @@ class Answers:
         return {"roots": [{"uri": "file:///a/root", "name": "a root"}]}
 
 
-async def pages(next_page: Callable[[str | None], Awaitable[tuple[list[Any], str | None]]]) -> Json:
-    """Walks the pages of a list."""
+NextPage = Callable[[str | None], Awaitable[tuple[list[Any], str | None]]]
+
+
+async def pages(next_page: NextPage) -> Json:
+    """Walks the pages of a list. Starts again if the list has changed since the first page: replicas learn
+    of a change one after the other."""
+    for _ in range(STALE_LISTS):
+        try:
+            return await _pages_once(next_page)
+        except Exception as error:
+            if "stale cursor" not in str(error):
+                raise
+        await anyio.sleep(RELIST_SECONDS)
+    return await _pages_once(next_page)
+
+
+async def _pages_once(next_page: NextPage) -> Json:
     items: list[Json] = []
     cursor: str | None = None
     count = 0

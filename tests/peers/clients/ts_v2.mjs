@@ -2,7 +2,7 @@
 import { Client, LOG_LEVEL_META_KEY, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { CAPABILITIES, commandIn, drive, sseIn, watchGetStream } from './driver.mjs';
+import { CAPABILITIES, commandIn, drive, listing, sseIn, watchGetStream } from './driver.mjs';
 
 const MODE = { legacy: 'legacy', modern: { pin: '2026-07-28' }, auto: 'auto' };
 // Asks the server, and not the SDK's own cache.
@@ -48,10 +48,10 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, heard, ans
       instructions: client.getInstructions() ?? null,
     },
     // The SDK walks all pages by itself, and does not say how many there were.
-    listTools: async () => ({ items: (await client.listTools(undefined, AFRESH)).tools }),
-    listPrompts: async () => ({ items: (await client.listPrompts(undefined, AFRESH)).prompts }),
-    listResources: async () => ({ items: (await client.listResources(undefined, AFRESH)).resources }),
-    listTemplates: async () => ({ items: (await client.listResourceTemplates(undefined, AFRESH)).resourceTemplates }),
+    listTools: async () => ({ items: (await listing(() => client.listTools(undefined, AFRESH))).tools }),
+    listPrompts: async () => ({ items: (await listing(() => client.listPrompts(undefined, AFRESH))).prompts }),
+    listResources: async () => ({ items: (await listing(() => client.listResources(undefined, AFRESH))).resources }),
+    listTemplates: async () => ({ items: (await listing(() => client.listResourceTemplates(undefined, AFRESH))).resourceTemplates }),
     call: ({ name, arguments: args }, options) => client.callTool({ name, arguments: args ?? {}, ...meta }, options),
     getPrompt: (params) => client.getPrompt(params),
     read: (params) => client.readResource(params, AFRESH),
